@@ -1,0 +1,513 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/zopday/provisioner/internal/job"
+)
+
+// Status is where an object at a cloud stands.
+type Status int
+
+// The states of an object at a cloud.
+const (
+	Ready   Status = iota // usable
+	Pending               // on its way, or on its way out
+	Broken                // it came up failed and will not recover: Seen.Reason says why
+	Gone                  // it still answers, but it is deleted (such as a terminated instance)
+)
+
+// Seen is what a cloud says of an object.
+type Seen struct {
+	ID      string
+	Owner   string // the owner mark on it; "" if it carries none
+	Status  Status
+	Reason  string // the cloud's word for its state
+	Aspects []Aspect
+}
+
+// An Aspect is one attribute of an object that is set after creation, or can
+// drift: wanted and seen, in words that compare equal when it is right.
+type Aspect struct {
+	Name         string
+	Wanted, Seen string
+	Set          func(context.Context) error // nil: it cannot be changed on a live object
+}
+
+// A Resource says how one object at a cloud is found, made, kept right and removed.
+type Resource struct {
+	Kind string // such as "ec2:vpc"
+	Key  string // its place in the job, such as "private-a"; unique with Kind
+	Name string // its name at the cloud
+
+	// Args is what the create says. It is hashed into the token, so that other
+	// arguments never ride on a used token.
+	Args any
+
+	// Get reads the object by its ID; the error has class NotFound if there is none.
+	Get func(ctx context.Context, id string) (Seen, error)
+
+	// Find looks for the object by its mark or natural key, on every page. It
+	// returns what carries the name, ours or not.
+	Find func(ctx context.Context) ([]Seen, error)
+
+	// Create makes it. What it returns may already say Ready; otherwise Get is asked.
+	Create func(ctx context.Context, token string) (Seen, error)
+
+	// Tokened says that the API honours the token: a create whose reply was
+	// lost is repeated instead of looked up.
+	Tokened bool
+
+	// Delete removes it. Class NotFound counts as done.
+	Delete func(ctx context.Context, id string) error
+
+	// Slow says that a delete is only accepted by the call and takes its time:
+	// Get is asked until the object is gone.
+	Slow bool
+
+	// Blockers names what keeps a delete from going through, such as somebody
+	// else's interface in a subnet, and how to free it; nil if not known.
+	Blockers func(ctx context.Context, id string) (string, error)
+
+	// Patience is how long the object may stay Pending, in cloud time, before
+	// the job stops with a reason; 0 is 30 minutes.
+	Patience time.Duration
+}
+
+func (x Resource) String() string { return x.Kind + " " + x.Name }
+
+// Ensure makes an object so and returns its ID. The protocol, the same for
+// every object of every family at every cloud:
+//
+//  1. An ID in the ledger is asked for. Not-found is not believed within the
+//     consistency window, nor on one miss alone.
+//  2. Without one, an intent is committed before the create leaves. A create
+//     with a token is repeated with the same token until its outcome is known.
+//     One without a token, whose outcome is unknown, is looked up by mark for
+//     the whole window before it is sent again.
+//  3. A namesake without our mark is somebody else's: fatal, never touched.
+//  4. The ID is saved the moment it is known, before anything is waited for.
+//     A create in flight is not abandoned when the job is cancelled.
+//  5. Aspects that differ are set (Apply) or reported as drift (Verify).
+//  6. What came up broken stays recorded, so that teardown finds it.
+func (r *Run) Ensure(ctx context.Context, x Resource) (string, error) {
+	switch r.Mode {
+	case Plan:
+		r.mu.Lock()
+		r.planned = append(r.planned, Planned{Step: r.Step, Kind: x.Kind, Key: x.Key, Name: x.Name})
+		r.mu.Unlock()
+		return "(" + x.Key + ")", nil
+	case Verify:
+		return r.verify(ctx, x)
+	}
+	rec, known := r.Object(x.Kind, x.Key)
+	if known && rec.State == job.ObjectCreated {
+		if r.isSettled(rec) {
+			return rec.ID, nil
+		}
+		seen, err := x.Get(ctx, rec.ID)
+		switch {
+		case Is(err, NotFound):
+			if err := r.missed(ctx, x, &rec); err != nil {
+				return "", err
+			}
+		case err != nil:
+			return "", err
+		case seen.Status == Gone:
+			return "", r.lost(ctx, x, rec, seen.Reason)
+		default:
+			r.sawAgain(rec)
+			return rec.ID, r.settle(ctx, x, rec, seen)
+		}
+	}
+	return r.create(ctx, x, rec, known)
+}
+
+// create brings an object into being that the ledger has no ID for.
+func (r *Run) create(ctx context.Context, x Resource, rec job.Object, known bool) (string, error) {
+	unresolved := known && rec.State == job.ObjectIntended
+	if !unresolved || !x.Tokened {
+		ours, err := r.find(ctx, x)
+		if err != nil {
+			return "", err
+		}
+		if ours != nil {
+			return r.take(ctx, x, rec, *ours)
+		}
+		if age := r.Pace.Cloud(r.Now().Sub(deref(rec.IntentAt))); unresolved && age < r.Consistency {
+			return "", Wait(min(5*time.Second, r.Consistency/8), "%s: an earlier create may still show", x)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return "", err // a safe point: nothing new is begun once the job is being cancelled
+	}
+	now := r.Now()
+	if !unresolved {
+		generation := rec.Generation
+		if rec.State == job.ObjectRemoved {
+			generation++ // the token of what was removed would bring that back
+		}
+		rec = job.Object{
+			JobID: r.Job.ID, Cloud: r.Job.Provider, Account: r.Job.Config.InfraConfig.Account, Region: r.Job.Region,
+			Kind: x.Kind, Key: x.Key, Generation: generation,
+		}
+	}
+	rec.Name, rec.Step, rec.State, rec.IntentAt = x.Name, r.Step, job.ObjectIntended, &now
+	if err := r.put(ctx, nil, rec); err != nil {
+		return "", err
+	}
+	// From here on the job's cancellation no longer reaches the call: it ends
+	// by its own deadline, and what it made is recorded.
+	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+	defer cancel()
+	seen, err := x.Create(cctx, r.token(x, rec.Generation))
+	switch {
+	case err == nil && seen.ID == "":
+		return "", &CloudError{Class: Unknown, Op: "create " + x.Kind, Message: "the answer held no ID", Sent: true}
+	case err == nil:
+		return r.take(cctx, x, rec, seen)
+	case Is(err, Exists):
+		ours, ferr := r.find(cctx, x)
+		if ferr != nil {
+			return "", ferr
+		}
+		if ours != nil {
+			return r.take(cctx, x, rec, *ours)
+		}
+		return "", err
+	case Is(err, Mismatch):
+		// The token stands for other arguments: a new generation gets a new one.
+		rec.Generation++
+		rec.State = job.ObjectAbsent
+		return "", errors.Join(err, r.put(cctx, nil, rec))
+	case !happened(err):
+		rec.State = job.ObjectAbsent
+		if perr := r.put(cctx, nil, rec); perr != nil {
+			return "", perr
+		}
+	}
+	return "", err
+}
+
+// take records the ID of an object that is ours.
+func (r *Run) take(ctx context.Context, x Resource, rec job.Object, seen Seen) (string, error) {
+	now := r.Now()
+	rec.JobID, rec.Cloud, rec.Account, rec.Region = r.Job.ID, r.Job.Provider, r.Job.Config.InfraConfig.Account, r.Job.Region
+	rec.Kind, rec.Key, rec.Name, rec.Step = x.Kind, x.Key, x.Name, r.Step
+	rec.ID, rec.State, rec.CreatedAt, rec.RemovedAt = seen.ID, job.ObjectCreated, &now, nil
+	ev := job.Event{Type: "object.created", Step: r.Step, Message: fmt.Sprintf("%s %s is %s", x.Kind, x.Name, seen.ID)}
+	if err := r.put(ctx, []job.Event{ev}, rec); err != nil {
+		return "", err
+	}
+	if seen.Status == Ready && len(seen.Aspects) == 0 {
+		r.markSettled(rec)
+		return rec.ID, nil
+	}
+	if seen.Status != Ready {
+		s, err := x.Get(ctx, rec.ID)
+		if Is(err, NotFound) {
+			return "", Wait(2*time.Second, "%s to become visible", x)
+		}
+		if err != nil {
+			return "", err
+		}
+		seen = s
+	}
+	return rec.ID, r.settle(ctx, x, rec, seen)
+}
+
+// find looks an object up and tells ours from somebody else's.
+func (r *Run) find(ctx context.Context, x Resource) (*Seen, error) {
+	if x.Find == nil {
+		return nil, nil
+	}
+	all, err := x.Find(ctx)
+	if err != nil && !Is(err, NotFound) {
+		return nil, err
+	}
+	var ours *Seen
+	for i, s := range all {
+		switch {
+		case s.Status == Gone:
+		case s.Owner != r.Job.ID:
+			return nil, Fatal("name-taken",
+				fmt.Sprintf("%s exists already as %s and does not carry this job's mark, so it is somebody else's and was not touched", x, s.ID),
+				"Rename or remove it, or give the job another name, then retry.")
+		case ours != nil:
+			return nil, Fatal("duplicate-object",
+				fmt.Sprintf("%s exists twice, as %s and %s, both with this job's mark", x, ours.ID, s.ID),
+				"Remove the one that is not in use, then retry.")
+		default:
+			ours = &all[i]
+		}
+	}
+	return ours, nil
+}
+
+// settle brings the aspects into line and waits until the object is ready.
+func (r *Run) settle(ctx context.Context, x Resource, rec job.Object, seen Seen) error {
+	switch seen.Status {
+	case Broken:
+		return Fatal("object-failed", fmt.Sprintf("%s (%s) failed: %s", x, rec.ID, or(seen.Reason, "the cloud gives no reason")),
+			"Put right what the reason names, then retry; the failed object is kept until then.")
+	case Gone:
+		return r.lost(ctx, x, rec, seen.Reason)
+	case Pending:
+		patience := x.Patience
+		if patience == 0 {
+			patience = 30 * time.Minute
+		}
+		age := r.Pace.Cloud(r.Now().Sub(deref(rec.CreatedAt)))
+		if age > patience {
+			return Fatal("timed-out", fmt.Sprintf("%s (%s) is still %s after %s", x, rec.ID, or(seen.Reason, "pending"), patience),
+				"Look at it in the cloud's console; retry goes on waiting.")
+		}
+		return Wait(pollAfter(age), "%s to become ready (%s)", x, or(seen.Reason, "pending"))
+	}
+	for _, a := range seen.Aspects {
+		if a.Wanted == a.Seen {
+			continue
+		}
+		if a.Set == nil {
+			return Fatal("not-as-asked", fmt.Sprintf("%s (%s): %s is %q and should be %q, and cannot be changed in place", x, rec.ID, a.Name, a.Seen, a.Wanted),
+				"Remove it, then retry.")
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := a.Set(ctx); err != nil {
+			return err
+		}
+	}
+	r.markSettled(rec)
+	return nil
+}
+
+// pollAfter looks often at first, and less the longer it takes (failure H4).
+func pollAfter(age time.Duration) time.Duration {
+	return min(max(age/4, 3*time.Second), 30*time.Second)
+}
+
+// missed decides what a not-found for a recorded ID means.
+func (r *Run) missed(ctx context.Context, x Resource, rec *job.Object) error {
+	r.memory.mu.Lock()
+	since, again := r.memory.missing[rec.Kind+"/"+rec.Key+"/"+rec.ID]
+	if !again {
+		since = r.Now()
+		r.memory.missing[rec.Kind+"/"+rec.Key+"/"+rec.ID] = since
+	}
+	r.memory.mu.Unlock()
+	if !again || r.Pace.Cloud(r.Now().Sub(since)) < r.Consistency {
+		return Wait(max(r.Consistency/10, time.Second), "%s (%s), which the cloud does not show", x, rec.ID)
+	}
+	// Missing on every read for the whole window: somebody deleted it.
+	now := r.Now()
+	rec.State, rec.RemovedAt, rec.Reason = job.ObjectRemoved, &now, "deleted outside of this job"
+	rec.Generation++
+	ev := job.Event{Type: "object.lost", Step: r.Step, Message: fmt.Sprintf("%s %s (%s) is gone, and this job did not remove it; it is made again", x.Kind, x.Name, rec.ID)}
+	return r.put(ctx, []job.Event{ev}, *rec)
+}
+
+// sawAgain forgets an earlier miss.
+func (r *Run) sawAgain(rec job.Object) {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	delete(r.memory.missing, rec.Kind+"/"+rec.Key+"/"+rec.ID)
+}
+
+// lost stops the job because an object of it ended by itself; a retry makes a
+// new one, under a new token.
+func (r *Run) lost(ctx context.Context, x Resource, rec job.Object, reason string) error {
+	now := r.Now()
+	rec.State, rec.RemovedAt, rec.Reason = job.ObjectRemoved, &now, or(reason, "ended outside of this job")
+	rec.Generation++
+	if err := r.put(ctx, nil, rec); err != nil {
+		return err
+	}
+	return Fatal("object-ended", fmt.Sprintf("%s (%s) ended: %s", x, rec.ID, or(reason, "the cloud gives no reason")),
+		"Put right what the reason names, then retry: a new one is made.")
+}
+
+// verify compares and changes nothing.
+func (r *Run) verify(ctx context.Context, x Resource) (string, error) {
+	rec, known := r.Object(x.Kind, x.Key)
+	id := rec.ID
+	if !known || rec.State != job.ObjectCreated {
+		id = ""
+	}
+	drift := func(attr, wanted, seen string) {
+		r.AddDrift(Drift{Kind: x.Kind, Key: x.Key, ID: id, Attr: attr, Wanted: wanted, Seen: seen})
+	}
+	if id == "" {
+		drift("exists", "yes", "no")
+		return "(" + x.Key + ")", nil
+	}
+	seen, err := x.Get(ctx, id)
+	switch {
+	case Is(err, NotFound), err == nil && seen.Status == Gone:
+		drift("exists", "yes", "no")
+		return id, nil
+	case err != nil:
+		return "", err
+	}
+	if seen.Status != Ready {
+		drift("state", "ready", or(seen.Reason, "not ready"))
+	}
+	if seen.Owner != "" && seen.Owner != r.Job.ID {
+		drift("owner", r.Job.ID, seen.Owner)
+	}
+	for _, a := range seen.Aspects {
+		if a.Wanted != a.Seen {
+			drift(a.Name, a.Wanted, a.Seen)
+		}
+	}
+	return id, nil
+}
+
+// Remove removes an object, and is done only when the cloud says that it is
+// gone. What the ledger never heard of is looked up by mark, since a step that
+// died midway may have made it.
+func (r *Run) Remove(ctx context.Context, x Resource) error {
+	if r.Mode == Plan {
+		return nil
+	}
+	rec, known := r.Object(x.Kind, x.Key)
+	if known && rec.State == job.ObjectCreated {
+		return r.removeOne(ctx, x, rec)
+	}
+	if known && (rec.State == job.ObjectRemoved || rec.State == job.ObjectAbsent || rec.State == job.ObjectKept) {
+		return nil
+	}
+	ours, err := r.find(ctx, x)
+	var fatal *FatalError
+	switch {
+	case errors.As(err, &fatal) && fatal.Problem.Code == "name-taken":
+		return nil // somebody else's: not ours to remove, and nothing of ours is there
+	case err != nil:
+		return err
+	case ours != nil:
+		now := r.Now()
+		rec = job.Object{
+			JobID: r.Job.ID, Cloud: r.Job.Provider, Account: r.Job.Config.InfraConfig.Account, Region: r.Job.Region,
+			Kind: x.Kind, Key: x.Key, Name: x.Name, Step: r.Step, ID: ours.ID, State: job.ObjectCreated,
+			CreatedAt: &now, IntentAt: rec.IntentAt, Generation: rec.Generation,
+		}
+		if err := r.put(ctx, nil, rec); err != nil {
+			return err
+		}
+		return r.removeOne(ctx, x, rec)
+	case !known:
+		return nil
+	}
+	// An intent without an object: the create may still show.
+	if age := r.Pace.Cloud(r.Now().Sub(deref(rec.IntentAt))); age < r.Consistency {
+		return Wait(min(5*time.Second, r.Consistency/8), "%s: an earlier create may still show", x)
+	}
+	rec.State = job.ObjectAbsent
+	return r.put(ctx, nil, rec)
+}
+
+func (r *Run) removeOne(ctx context.Context, x Resource, rec job.Object) error {
+	seen, err := x.Get(ctx, rec.ID)
+	switch {
+	case Is(err, NotFound):
+		// Believed only once the object has had time to show.
+		if r.Pace.Cloud(r.Now().Sub(deref(rec.CreatedAt))) < r.Consistency && rec.Reason != deleteSent {
+			return Wait(max(r.Consistency/10, time.Second), "%s (%s) to become visible", x, rec.ID)
+		}
+		return r.removed(ctx, x, rec)
+	case err != nil:
+		return err
+	case seen.Status == Gone:
+		return r.removed(ctx, x, rec)
+	case seen.Owner != "" && seen.Owner != r.Job.ID:
+		return Fatal("not-ours", fmt.Sprintf("%s (%s) now carries the mark of %s, so it was not touched", x, rec.ID, seen.Owner),
+			"Put the mark right, or remove it by hand, then retry.")
+	}
+	if rec.Reason != deleteSent {
+		rec.Reason = deleteSent
+		if err := r.put(ctx, nil, rec); err != nil {
+			return err
+		}
+	} else if x.Slow && seen.Status == Pending {
+		return r.awaitGone(x, rec, seen)
+	}
+	err = x.Delete(ctx, rec.ID)
+	switch {
+	case Is(err, NotFound):
+		return r.removed(ctx, x, rec)
+	case Is(err, Busy) && x.Blockers != nil:
+		who, berr := x.Blockers(ctx, rec.ID)
+		if berr != nil {
+			return berr
+		}
+		if who != "" {
+			return &BlockedError{What: x.String() + " (" + rec.ID + ")", By: who, Err: err}
+		}
+		return err
+	case err != nil:
+		return err
+	case x.Slow:
+		return r.awaitGone(x, rec, seen)
+	}
+	return r.removed(ctx, x, rec)
+}
+
+// deleteSent marks a row whose delete was sent: from then on not-found is the
+// expected answer.
+const deleteSent = "being deleted"
+
+func (r *Run) awaitGone(x Resource, rec job.Object, seen Seen) error {
+	return Wait(5*time.Second, "%s (%s) to be deleted (%s)", x, rec.ID, or(seen.Reason, "deleting"))
+}
+
+func (r *Run) removed(ctx context.Context, x Resource, rec job.Object) error {
+	now := r.Now()
+	rec.State, rec.RemovedAt, rec.Reason = job.ObjectRemoved, &now, ""
+	ev := job.Event{Type: "object.removed", Step: r.Step, Message: fmt.Sprintf("%s %s (%s) is gone", x.Kind, x.Name, rec.ID)}
+	return r.put(ctx, []job.Event{ev}, rec)
+}
+
+// A BlockedError is a delete that something else stands in the way of.
+type BlockedError struct {
+	What string // the object that cannot be deleted
+	By   string // who blocks it, and how to free it
+	Err  error
+}
+
+func (e *BlockedError) Error() string {
+	return fmt.Sprintf("%s cannot be deleted: %s", e.What, e.By)
+}
+func (e *BlockedError) Unwrap() error { return e.Err }
+
+func (r *Run) token(x Resource, generation int) string {
+	args, err := json.Marshal(x.Args)
+	if err != nil {
+		panic(fmt.Sprintf("arguments of %s are no JSON: %v", x, err)) // a programming error: Args is plain data
+	}
+	return job.Token(r.Job.ID, x.Kind, x.Key, strconv.Itoa(generation), string(args))
+}
+
+func (r *Run) isSettled(rec job.Object) bool {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	return r.memory.settled[rec.Kind+"/"+rec.Key+"/"+rec.ID]
+}
+
+func (r *Run) markSettled(rec job.Object) {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	r.memory.settled[rec.Kind+"/"+rec.Key+"/"+rec.ID] = true
+}
+
+func deref(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
