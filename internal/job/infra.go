@@ -39,7 +39,8 @@ type InfraConfig struct {
 	BootstrapCommandID  string   `json:"bootstrapCommandId,omitempty"` // the Run Command that looks at the sentinels now
 
 	// Load balancer.
-	LoadBalancerID              string       `json:"loadBalancerId,omitempty"` // AWS: ARN
+	LoadBalancerDetached        bool         `json:"loadBalancerDetached,omitempty"` // a detach_lb took off what the spec asks for
+	LoadBalancerID              string       `json:"loadBalancerId,omitempty"`       // AWS: ARN
 	LoadBalancerHost            string       `json:"loadBalancerHost,omitempty"`
 	LoadBalancerZoneID          string       `json:"loadBalancerZoneId,omitempty"` // the hosted zone an alias record points to
 	LoadBalancerSecurityGroupID string       `json:"loadBalancerSecurityGroupId,omitempty"`

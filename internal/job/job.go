@@ -189,3 +189,26 @@ type Event struct {
 	Attempt int       `json:"attempt,omitempty"`
 	Message string    `json:"message"`
 }
+
+// Clone is a deep copy.
+func (j *Job) Clone() (*Job, error) {
+	b, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
+	var c Job
+	if err := json.Unmarshal(b, &c); err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// SameInfra reports whether two copies of a job learned the same.
+func (j *Job) SameInfra(other *Job) bool {
+	a, err := json.Marshal(j.Config.InfraConfig)
+	if err != nil {
+		return false
+	}
+	b, err := json.Marshal(other.Config.InfraConfig)
+	return err == nil && string(a) == string(b)
+}

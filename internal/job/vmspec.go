@@ -1,5 +1,7 @@
 package job
 
+import "fmt"
+
 // VMSpec is what a user asks for in a VM job.
 type VMSpec struct {
 	Pool          Pool          `json:"pool" doc:"How many VMs, of which size and image"`
@@ -193,4 +195,25 @@ func (p Pool) VMCount() int {
 		return *p.Desired
 	}
 	return p.Count
+}
+
+// LoadBalancer is the load balancer that the job should have now: what the spec
+// asks for, unless a detach_lb took it off since. Nil: none.
+func (j *Job) LoadBalancer() (*LoadBalancer, error) {
+	spec, err := j.VMSpec()
+	if err != nil || j.Config.InfraConfig.LoadBalancerDetached {
+		return nil, err
+	}
+	return spec.LoadBalancer, nil
+}
+
+// URL is where the load balancer answers under a host name.
+func (l LoadBalancer) URL(host string) string {
+	switch {
+	case l.Type == LBTCP:
+		return fmt.Sprintf("tcp://%s:%d", host, l.Port)
+	case l.Certificate != "":
+		return "https://" + host + "/"
+	}
+	return "http://" + host + "/"
 }

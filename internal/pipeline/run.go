@@ -70,6 +70,7 @@ type Run struct {
 	drift   []Drift
 	planned []Planned
 	notes   []string
+	gained  bool
 }
 
 // NewRun starts a pass. objects is the job's inventory as the ledger has it.
@@ -101,6 +102,14 @@ func (r *Run) Event(ctx context.Context, typ, format string, args ...any) error 
 		return nil
 	}
 	return r.rec.Record(context.WithoutCancel(ctx), Delta{Events: []job.Event{{Type: typ, Step: r.Step, Message: fmt.Sprintf(format, args...)}}})
+}
+
+// Progressed reports whether this pass made or removed anything: the count of
+// failed tries starts afresh then.
+func (r *Run) Progressed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.gained
 }
 
 // Note is shown beside the step, such as "skipped: no DNS zone".
@@ -147,6 +156,7 @@ func (r *Run) put(ctx context.Context, ev []job.Event, objs ...job.Object) error
 	defer r.mu.Unlock()
 	for _, o := range objs {
 		r.objects[o.Kind+"/"+o.Key] = o
+		r.gained = r.gained || o.State == job.ObjectCreated || o.State == job.ObjectRemoved
 	}
 	return nil
 }

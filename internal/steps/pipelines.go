@@ -1,0 +1,137 @@
+// Package steps is the table of contents of the provisioner: which steps each
+// resource family goes through, over the clouds' narrow interfaces.
+//
+// Shared steps (stepValidate, stepCreateNetwork, stepCreateIAM,
+// stepRegisterSpace, stepFinalize) have one implementation each, which branches
+// on the job's resource type and mode.
+package steps
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/zopday/provisioner/internal/cloud"
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/pipeline"
+)
+
+// The step names. They are stored in the ledger: never renamed, never reused.
+const (
+	Validate             = "stepValidate"
+	CreateNetwork        = "stepCreateNetwork"
+	CreateIAM            = "stepCreateIAM"
+	CreateLaunchTemplate = "stepCreateLaunchTemplate"
+	CreateVMs            = "stepCreateVMs"
+	CreateLoadBalancer   = "stepCreateLoadBalancer"
+	CreateTargetGroup    = "stepCreateTargetGroup"
+	CreateListener       = "stepCreateListener"
+	CreateDNSRecord      = "stepCreateDNSRecord"
+	RegisterSpace        = "stepRegisterSpace"
+	Finalize             = "stepFinalize"
+)
+
+// A Registrar knows the spaces: where something can be deployed. Registering
+// the same subject twice gives the same space.
+type Registrar interface {
+	Register(ctx context.Context, s Space) (id string, err error)
+	Deregister(ctx context.Context, orgID, id string) error
+}
+
+// A Space is something that workloads can be deployed to.
+type Space struct {
+	OrgID, JobID, Name string
+	SubjectType        string
+	SubjectID          string
+	Provider           job.Provider
+	Region             string
+	ExecMode           job.ExecMode
+}
+
+// A Set is the steps over one cloud account.
+type Set struct {
+	Cloud  cloud.Provider
+	Spaces Registrar
+}
+
+// Pipeline is every step that the job's family can go through.
+func (s Set) Pipeline(j *job.Job) (pipeline.Pipeline, error) {
+	switch {
+	case j.Kind == job.Provisioning && j.ResourceType == job.VM:
+		return s.vm(), nil
+	}
+	return nil, fmt.Errorf("there is no pipeline for kind %s, resource type %s", j.Kind, j.ResourceType)
+}
+
+func (s Set) vm() pipeline.Pipeline {
+	p := pipeline.Pipeline{
+		{Name: Validate, Title: "Check account, quotas and names", Ensure: s.validate, Remove: s.proveGone},
+		{Name: CreateNetwork, Title: "Network", Ensure: owned(s.network), Remove: owned(s.removeNetwork)},
+		{Name: CreateIAM, Title: "Identity", Ensure: owned(s.identity), Remove: owned(s.removeIdentity)},
+		{Name: CreateLaunchTemplate, Title: "Launch template", Ensure: owned(s.launchTemplate), Remove: owned(s.removeLaunchTemplate)},
+		{Name: CreateVMs, Title: "VMs", Ensure: s.vms, Remove: owned(s.removeVMs)},
+	}
+	p = append(p, s.loadBalancer()...)
+	return append(p,
+		pipeline.Step{Name: RegisterSpace, Title: "Register space", Ensure: s.registerSpace, Remove: s.deregisterSpace},
+		pipeline.Step{Name: Finalize, Title: "Read back and report", Ensure: s.finalize},
+	)
+}
+
+// loadBalancer is the four sub-steps that a vmOp runs alone.
+func (s Set) loadBalancer() pipeline.Pipeline {
+	return pipeline.Pipeline{
+		{Name: CreateLoadBalancer, Title: "Load balancer", When: hasLoadBalancer, Ensure: s.ensureLoadBalancer, Remove: s.removeLoadBalancer},
+		{Name: CreateTargetGroup, Title: "Target group", When: hasLoadBalancer, Ensure: s.ensureTargetGroup, Remove: s.removeTargetGroup},
+		{Name: CreateListener, Title: "Listener and healthy targets", When: hasLoadBalancer, Ensure: s.ensureListener, Remove: s.removeListener},
+		{Name: CreateDNSRecord, Title: "DNS record", When: hasLoadBalancer, Ensure: s.ensureRecord, Remove: s.removeRecord},
+	}
+}
+
+// hasLoadBalancer reports whether the job has, or may still have, a load balancer.
+func hasLoadBalancer(j *job.Job) bool {
+	lb, err := j.LoadBalancer()
+	return err == nil && lb != nil || j.Config.InfraConfig.LoadBalancerID != "" ||
+		j.Phase == job.PhaseTeardown && j.VMOp != ""
+}
+
+// Current is what the job's phase runs: the steps in order, and the direction.
+func (s Set) Current(j *job.Job) (pipeline.Pipeline, job.Direction, error) {
+	p, err := s.Pipeline(j)
+	if err != nil {
+		return nil, "", err
+	}
+	switch j.Phase {
+	case job.PhaseProvision:
+		return p.For(j), job.Up, nil
+	case job.PhaseTeardown:
+		return p.For(j).Reversed(), job.Down, nil
+	case job.PhaseUpdate:
+		switch j.VMOp {
+		case job.AttachLB:
+			return unconditional(s.loadBalancer()), job.Up, nil
+		case job.DetachLB:
+			return unconditional(s.loadBalancer()).Reversed(), job.Down, nil
+		}
+		return nil, "", fmt.Errorf("there is no vmOp %q", j.VMOp)
+	}
+	return nil, "", fmt.Errorf("there is no phase %q", j.Phase)
+}
+
+func unconditional(p pipeline.Pipeline) pipeline.Pipeline {
+	for i := range p {
+		p[i].When = nil
+	}
+	return p
+}
+
+// owned is a step that an adopt job passes over: it makes nothing, so it
+// removes nothing.
+func owned(f pipeline.Func) pipeline.Func {
+	return func(ctx context.Context, r *pipeline.Run) error {
+		if !r.Job.Owns() {
+			r.Note("nothing to do: adopted")
+			return nil
+		}
+		return f(ctx, r)
+	}
+}

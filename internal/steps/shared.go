@@ -1,0 +1,186 @@
+package steps
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/zopday/provisioner/internal/cloud"
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/pipeline"
+)
+
+// validate asks the cloud everything that later steps depend on, before
+// anything is made. It runs again whenever a worker begins on the job.
+func (s Set) validate(ctx context.Context, r *pipeline.Run) error {
+	if err := s.SameCaller(ctx, r.Job); err != nil {
+		return err
+	}
+	checks, err := s.Cloud.Check(ctx, r)
+	if err != nil {
+		return err
+	}
+	var messages, fixes []string
+	field := ""
+	r.Job.Config.InfraConfig.Warnings = nil
+	for _, c := range checks {
+		switch c.Status {
+		case cloud.CheckFails:
+			text := c.Message
+			if c.Field != "" {
+				text = c.Field + ": " + text
+			}
+			messages = append(messages, text)
+			fixes = append(fixes, c.Fix)
+			if field == "" {
+				field = c.Field
+			}
+		case cloud.CheckWarning:
+			r.Job.Config.InfraConfig.Warnings = append(r.Job.Config.InfraConfig.Warnings, c.Message)
+		case cloud.CheckUnchecked:
+			r.Note("%s not checked: %s", c.Name, c.Message)
+		}
+	}
+	if len(messages) == 0 {
+		return r.Save(ctx)
+	}
+	if r.Mode == pipeline.Verify {
+		for _, m := range messages {
+			r.AddDrift(pipeline.Drift{Kind: "check", Key: Validate, Attr: "precondition", Wanted: "holds", Seen: m})
+		}
+		return nil
+	}
+	if err := r.Save(ctx); err != nil {
+		return err
+	}
+	return pipeline.Fatal("invalid", strings.Join(messages, "; "), strings.Join(fixes, " ")+" Then retry.").On(field)
+}
+
+// SameCaller refuses credentials that belong to another account than the one
+// in which the job began (failure F5), and records the account the first time.
+func (s Set) SameCaller(ctx context.Context, j *job.Job) error {
+	account, err := s.Cloud.Caller(ctx)
+	if err != nil {
+		return err
+	}
+	switch recorded := j.Config.InfraConfig.Account; recorded {
+	case "":
+		j.Config.InfraConfig.Account = account
+	case account:
+	default:
+		return pipeline.Fatal("wrong-account",
+			fmt.Sprintf("the credentials of cloud account %q now belong to %s; this job began in %s, and nothing was sent to the other", j.CloudAccountID, account, recorded),
+			"Restore the credentials of "+recorded+", then retry.")
+	}
+	return nil
+}
+
+// proveGone is the last act of a teardown: the account is scanned for
+// everything that carries the job's mark, whatever the ledger says.
+func (s Set) proveGone(ctx context.Context, r *pipeline.Run) error {
+	if !r.Job.Owns() || r.Mode != pipeline.Apply {
+		return nil
+	}
+	left, err := s.Cloud.Scan(ctx, r.Job.ID)
+	if err != nil {
+		return err
+	}
+	if len(left) == 0 {
+		r.Note("a scan by owner mark found nothing left")
+		return nil
+	}
+	var names []string
+	for _, l := range left {
+		names = append(names, l.Kind+" "+l.ID)
+	}
+	// What was deleted a moment ago may still be listed.
+	first, _ := r.Recall("leftSince").(time.Time)
+	if first.IsZero() {
+		first = r.Now()
+		r.Remember("leftSince", first)
+	}
+	if r.Pace.Cloud(r.Now().Sub(first)) < 5*time.Minute {
+		return pipeline.Wait(5*time.Second, "%s to disappear from the cloud's lists", strings.Join(names, ", "))
+	}
+	return pipeline.Fatal("left-over", fmt.Sprintf("%d objects still carry this job's mark: %s", len(left), strings.Join(names, ", ")),
+		"Look at what holds them, remove them, then retry; the job ends only when the scan finds nothing.")
+}
+
+func (s Set) network(ctx context.Context, r *pipeline.Run) error {
+	return s.Cloud.EnsureNetwork(ctx, r)
+}
+
+func (s Set) removeNetwork(ctx context.Context, r *pipeline.Run) error {
+	return s.Cloud.RemoveNetwork(ctx, r)
+}
+
+func (s Set) identity(ctx context.Context, r *pipeline.Run) error {
+	return s.Cloud.EnsureIdentity(ctx, r)
+}
+
+func (s Set) removeIdentity(ctx context.Context, r *pipeline.Run) error {
+	return s.Cloud.RemoveIdentity(ctx, r)
+}
+
+// registerSpace makes what was built known as a place to deploy to.
+func (s Set) registerSpace(ctx context.Context, r *pipeline.Run) error {
+	infra := &r.Job.Config.InfraConfig
+	switch r.Mode {
+	case pipeline.Plan:
+		return nil
+	case pipeline.Verify:
+		if infra.SpaceID == "" {
+			r.AddDrift(pipeline.Drift{Kind: "space", Key: r.Job.Name, Attr: "exists", Wanted: "yes", Seen: "no"})
+		}
+		return nil
+	}
+	id, err := s.Spaces.Register(ctx, Space{
+		OrgID: r.Job.OrgID, JobID: r.Job.ID, Name: r.Job.Name, SubjectType: r.Job.SubjectType, SubjectID: r.Job.SubjectID,
+		Provider: r.Job.Provider, Region: r.Job.Region, ExecMode: infra.ExecMode,
+	})
+	if err != nil {
+		return fmt.Errorf("register space: %w", err)
+	}
+	infra.SpaceID = id
+	return r.Save(ctx)
+}
+
+func (s Set) deregisterSpace(ctx context.Context, r *pipeline.Run) error {
+	id := r.Job.Config.InfraConfig.SpaceID
+	if id == "" || r.Mode != pipeline.Apply {
+		return nil
+	}
+	if err := s.Spaces.Deregister(ctx, r.Job.OrgID, id); err != nil {
+		return fmt.Errorf("deregister space %s: %w", id, err)
+	}
+	r.Job.Config.InfraConfig.SpaceID = ""
+	return r.Save(ctx)
+}
+
+// finalize reads the hardening controls back from the cloud. A failed read is
+// never taken for a control that does not hold.
+func (s Set) finalize(ctx context.Context, r *pipeline.Run) error {
+	if r.Mode == pipeline.Plan || !r.Job.Owns() {
+		return nil
+	}
+	report, err := s.Cloud.Controls(ctx, r)
+	if err != nil {
+		return err
+	}
+	var unmet []string
+	for _, c := range report {
+		if c.Met {
+			continue
+		}
+		unmet = append(unmet, c.ID)
+		if r.Mode == pipeline.Verify {
+			r.AddDrift(pipeline.Drift{Kind: "control", Key: c.ID, Attr: c.Name, Wanted: c.Wanted, Seen: c.Seen})
+		}
+	}
+	if len(unmet) > 0 {
+		r.Note("hardening not as wanted: %s", strings.Join(unmet, ", "))
+	}
+	r.Job.Config.InfraConfig.Report = report
+	return r.Save(ctx)
+}

@@ -1,0 +1,225 @@
+package steps
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/zopday/provisioner/internal/cloud"
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/pipeline"
+)
+
+// bootstrapPatience is how long a VM may take from its launch to its sentinel.
+const bootstrapPatience = 25 * time.Minute
+
+func (s Set) launchTemplate(ctx context.Context, r *pipeline.Run) error {
+	return s.Cloud.EnsureLaunchTemplate(ctx, r)
+}
+
+func (s Set) removeLaunchTemplate(ctx context.Context, r *pipeline.Run) error {
+	return s.Cloud.RemoveLaunchTemplate(ctx, r)
+}
+
+// vms makes the pool and waits until every VM has seen its bootstrap through.
+func (s Set) vms(ctx context.Context, r *pipeline.Run) error {
+	if !r.Job.Owns() {
+		if r.Mode == pipeline.Plan {
+			return nil
+		}
+		if err := s.Cloud.AdoptVMs(ctx, r); err != nil {
+			return err
+		}
+		return r.Save(ctx)
+	}
+	if err := s.Cloud.EnsureVMs(ctx, r); err != nil {
+		return err
+	}
+	switch r.Mode {
+	case pipeline.Plan:
+		return nil
+	case pipeline.Verify:
+		for _, vm := range r.Job.Config.InfraConfig.VMs {
+			if vm.State != job.VMReady {
+				r.AddDrift(pipeline.Drift{Kind: "vm", Key: vm.Name, ID: vm.InstanceID, Attr: "state", Wanted: string(job.VMReady), Seen: string(vm.State)})
+			}
+		}
+		return nil
+	}
+	return s.awaitBootstrap(ctx, r)
+}
+
+func (s Set) awaitBootstrap(ctx context.Context, r *pipeline.Run) error {
+	spec, err := r.Job.VMSpec()
+	if err != nil {
+		return err
+	}
+	infra := &r.Job.Config.InfraConfig
+	var waiting []job.VMInfo
+	for _, vm := range infra.VMs {
+		if vm.State != job.VMReady {
+			waiting = append(waiting, vm)
+		}
+	}
+	if len(waiting) > 0 {
+		probes, err := s.Cloud.Probe(ctx, r, waiting)
+		if err != nil {
+			return err
+		}
+		if err := s.learn(ctx, r, probes, spec); err != nil {
+			return err
+		}
+	}
+	infra.BootstrapNginxReady = spec.Bootstrap == job.BootstrapNginx && len(infra.VMs) > 0
+	for _, vm := range infra.VMs {
+		infra.BootstrapNginxReady = infra.BootstrapNginxReady && vm.BootstrapNginxReady
+	}
+	return r.Save(ctx)
+}
+
+// learn takes in what the probes say, and waits or fails by it.
+func (s Set) learn(ctx context.Context, r *pipeline.Run, probes map[string]cloud.Probe, spec job.VMSpec) error {
+	now := r.Now()
+	var failed, late, pending []string
+	changed := false
+	for i := range r.Job.Config.InfraConfig.VMs {
+		vm := &r.Job.Config.InfraConfig.VMs[i]
+		p, asked := probes[vm.InstanceID]
+		if vm.State == job.VMReady || !asked {
+			continue
+		}
+		was := *vm
+		switch p.State {
+		case cloud.ProbeReady:
+			vm.State, vm.SentinelSeenAt, vm.LastError = job.VMReady, &now, ""
+			vm.BootstrapNginxReady = spec.Bootstrap == job.BootstrapNginx
+		case cloud.ProbeFailed:
+			vm.State, vm.LastError = job.VMFailed, p.Detail
+			failed = append(failed, vm.Name+": "+p.Detail)
+		default:
+			vm.State = job.VMBootstrapping
+			text := vm.Name + ": " + waitsFor(p)
+			if vm.LaunchedAt != nil && r.Pace.Cloud(now.Sub(*vm.LaunchedAt)) > bootstrapPatience {
+				vm.LastError = waitsFor(p)
+				late = append(late, text)
+			} else {
+				pending = append(pending, text)
+			}
+		}
+		changed = changed || was.State != vm.State || was.LastError != vm.LastError
+	}
+	if changed {
+		if err := r.Save(ctx); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(failed) > 0:
+		return pipeline.Fatal("bootstrap-failed", "the bootstrap failed on "+strings.Join(failed, "\n"),
+			"Read the end of the log above. Put right what it names (often: no egress, or a mirror that does not answer), then retry, or tear the job down.")
+	case len(late) > 0:
+		return pipeline.Fatal("bootstrap-timeout", fmt.Sprintf("no sentinel after %s on %s", bootstrapPatience, strings.Join(late, "; ")),
+			"Check that the VM has egress and that its exec agent runs, then retry.")
+	case len(pending) > 0:
+		return pipeline.Wait(10*time.Second, "%s", strings.Join(pending, "; "))
+	}
+	return nil
+}
+
+func waitsFor(p cloud.Probe) string {
+	what := map[cloud.ProbeState]string{
+		cloud.ProbeUnknown: "an answer from the VM",
+		cloud.ProbeNoAgent: "the exec agent to register",
+		cloud.ProbeRunning: "the bootstrap to finish",
+	}[p.State]
+	if p.Detail != "" {
+		what += " (" + p.Detail + ")"
+	}
+	return what
+}
+
+func (s Set) removeVMs(ctx context.Context, r *pipeline.Run) error {
+	if err := s.Cloud.RemoveVMs(ctx, r); err != nil {
+		return err
+	}
+	infra := &r.Job.Config.InfraConfig
+	for i := range infra.VMs {
+		infra.VMs[i].State = job.VMTerminated
+		infra.VMs[i].BootstrapNginxReady = false
+	}
+	infra.BootstrapNginxReady = false
+	return r.Save(ctx)
+}
+
+func (s Set) ensureLoadBalancer(ctx context.Context, r *pipeline.Run) error {
+	if r.Mode == pipeline.Apply {
+		r.Job.Config.InfraConfig.LoadBalancerDetached = false
+	}
+	return s.Cloud.EnsureLoadBalancer(ctx, r)
+}
+
+func (s Set) ensureTargetGroup(ctx context.Context, r *pipeline.Run) error {
+	return s.Cloud.EnsureTargetGroup(ctx, r)
+}
+
+func (s Set) ensureListener(ctx context.Context, r *pipeline.Run) error {
+	return s.Cloud.EnsureListener(ctx, r)
+}
+
+func (s Set) ensureRecord(ctx context.Context, r *pipeline.Run) error {
+	return s.Cloud.EnsureRecord(ctx, r)
+}
+
+func (s Set) removeRecord(ctx context.Context, r *pipeline.Run) error {
+	return s.Cloud.RemoveRecord(ctx, r)
+}
+
+func (s Set) removeListener(ctx context.Context, r *pipeline.Run) error {
+	return s.Cloud.RemoveListener(ctx, r)
+}
+
+func (s Set) removeTargetGroup(ctx context.Context, r *pipeline.Run) error {
+	return s.Cloud.RemoveTargetGroup(ctx, r)
+}
+
+func (s Set) removeLoadBalancer(ctx context.Context, r *pipeline.Run) error {
+	if err := s.Cloud.RemoveLoadBalancer(ctx, r); err != nil {
+		return err
+	}
+	r.Job.Config.InfraConfig.ForgetLoadBalancer()
+	r.Job.Config.InfraConfig.LoadBalancerDetached = true
+	return r.Save(ctx)
+}
+
+// Outputs is what a finished job tells its user.
+func (s Set) Outputs(j *job.Job) map[string]string {
+	infra := j.Config.InfraConfig
+	out := map[string]string{}
+	set := func(k, v string) {
+		if v != "" {
+			out[k] = v
+		}
+	}
+	set("networkId", infra.NetworkID)
+	set("egressIps", strings.Join(infra.EgressIPs, ", "))
+	set("scalingGroup", infra.ScalingGroupID)
+	set("spaceId", infra.SpaceID)
+	for _, vm := range infra.VMs {
+		if vm.InstanceID != "" && vm.State != job.VMTerminated {
+			set("exec."+vm.Name, s.Cloud.ExecCommand(j, vm))
+		}
+	}
+	if infra.LoadBalancerHost != "" {
+		set("loadBalancerHost", infra.LoadBalancerHost)
+		set("dnsRecord", infra.DNSRecord)
+		host := infra.LoadBalancerHost
+		if infra.DNSRecord != "" {
+			host = infra.DNSRecord
+		}
+		if lb, err := j.LoadBalancer(); err == nil && lb != nil {
+			set("url", lb.URL(host))
+		}
+	}
+	return out
+}
