@@ -1,0 +1,244 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/acm"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
+	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go/middleware"
+
+	"github.com/zopday/provisioner/internal/pipeline"
+)
+
+// Options of access to AWS.
+type Options struct {
+	// Pace is how fast the cloud's clock runs; 0 and 1 are real time.
+	Pace pipeline.Pace
+
+	// Logger gets what is worth a person's attention; nil discards it.
+	Logger *slog.Logger
+
+	// Observe is told of every call once it has ended; class is "" if it
+	// worked. nil: nobody is told.
+	Observe func(service, op string, mutating bool, class pipeline.Class, d time.Duration)
+
+	// LoadConfig finds region, credentials and endpoints for a cloud account;
+	// nil is the SDK's own chain: environment, shared files, role of the machine.
+	LoadConfig func(ctx context.Context, cloudAccountID, region string) (aws.Config, error)
+}
+
+// Clouds opens AWS accounts, and keeps one set of clients for each account and
+// region.
+type Clouds struct {
+	opts Options
+
+	mu   sync.Mutex
+	open map[place]*Provider
+	lims map[place]*limits
+}
+
+type place struct{ account, region string }
+
+// lifetime is how long one set of clients is used. A client remembers how far
+// its clock was off, and must not do so for ever (failure kind P13).
+const lifetime = time.Hour
+
+// New gives access to AWS.
+func New(o Options) *Clouds {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Clouds{opts: o, open: map[place]*Provider{}, lims: map[place]*limits{}}
+}
+
+// provider is the account in the region, with clients that are not too old.
+func (c *Clouds) provider(ctx context.Context, account, region string) (*Provider, error) {
+	at := place{account, region}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.open[at]; p != nil && time.Since(p.since) < lifetime {
+		return p, nil
+	}
+	lim := c.lims[at]
+	if lim == nil {
+		lim = newLimits(c.opts.Pace)
+		c.lims[at] = lim
+	}
+	cfg, err := c.config(ctx, at, lim)
+	if err != nil {
+		return nil, fmt.Errorf("AWS configuration for account %s in %s: %w", account, region, err)
+	}
+	p := newProvider(cfg, c.opts, region)
+	c.open[at] = p
+	return p, nil
+}
+
+func (c *Clouds) config(ctx context.Context, at place, lim *limits) (aws.Config, error) {
+	var cfg aws.Config
+	var err error
+	if c.opts.LoadConfig != nil {
+		cfg, err = c.opts.LoadConfig(ctx, at.account, at.region)
+	} else {
+		cfg, err = config.LoadDefaultConfig(ctx, config.WithRegion(at.region), config.WithHTTPClient(httpClient()))
+	}
+	if err != nil {
+		return aws.Config{}, err
+	}
+	cfg = cfg.Copy()
+	cfg.Region = at.region
+	if cfg.HTTPClient == nil {
+		cfg.HTTPClient = httpClient()
+	}
+	pace := c.opts.Pace
+	cfg.Retryer = func() aws.Retryer { return retryer{pace: pace} }
+	cfg.RetryMaxAttempts = 0
+	cfg.APIOptions = append([]func(*middleware.Stack) error{c.install(lim)}, cfg.APIOptions...)
+	return cfg, nil
+}
+
+// httpClient has a bound on everything that can hang. A create that takes
+// longer than this to be answered is looked up, not waited for.
+func httpClient() aws.HTTPClient {
+	return awshttp.NewBuildableClient().
+		WithTimeout(90 * time.Second).
+		WithDialerOptions(func(d *net.Dialer) { d.Timeout = 10 * time.Second }).
+		WithTransportOptions(func(t *http.Transport) {
+			t.TLSHandshakeTimeout = 10 * time.Second
+			t.ResponseHeaderTimeout = 60 * time.Second
+			t.IdleConnTimeout = 60 * time.Second
+			t.MaxIdleConnsPerHost = 32
+		})
+}
+
+// A Provider is one AWS account in one region.
+type Provider struct {
+	region string
+	pace   pipeline.Pace
+	log    *slog.Logger
+	since  time.Time
+	creds  aws.CredentialsProvider
+
+	ec2    *ec2.Client
+	iam    *iam.Client
+	sts    *sts.Client
+	ssm    *ssm.Client
+	quotas *servicequotas.Client
+	r53    *route53.Client
+	acm    *acm.Client
+	asg    *autoscaling.Client
+	elb    *elb.Client
+
+	mu      sync.Mutex
+	callers map[string]string // account by access key
+}
+
+func newProvider(cfg aws.Config, o Options, region string) *Provider {
+	p := &Provider{
+		region: region, pace: o.Pace, log: o.Logger, since: time.Now(), creds: cfg.Credentials,
+		ec2: ec2.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg), ssm: ssm.NewFromConfig(cfg),
+		quotas: servicequotas.NewFromConfig(cfg), r53: route53.NewFromConfig(cfg), acm: acm.NewFromConfig(cfg),
+		asg: autoscaling.NewFromConfig(cfg), elb: elb.NewFromConfig(cfg),
+		callers: map[string]string{},
+	}
+	return p
+}
+
+// Caller is the account that the credentials belong to. The cloud is asked
+// again whenever the credentials have changed (failure kind F5).
+func (p *Provider) Caller(ctx context.Context) (string, error) {
+	if p.creds == nil {
+		return "", &pipeline.CloudError{Class: pipeline.Expired, Service: "STS", Op: "GetCallerIdentity", Message: "no AWS credentials are configured"}
+	}
+	c, err := p.creds.Retrieve(ctx)
+	if err != nil {
+		return "", classify("STS", "GetCallerIdentity", false, fmt.Errorf("get credentials: %w", err))
+	}
+	p.mu.Lock()
+	account, ok := p.callers[c.AccessKeyID]
+	p.mu.Unlock()
+	if ok {
+		return account, nil
+	}
+	out, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return "", plain(err)
+	}
+	account = aws.ToString(out.Account)
+	if account == "" {
+		return "", &pipeline.CloudError{Class: pipeline.Unknown, Service: "STS", Op: "GetCallerIdentity", Message: "the answer names no account", Sent: true}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.callers) // one key is in use at a time
+	p.callers[c.AccessKeyID] = account
+	return account, nil
+}
+
+// ensure and remove run an object through the pipeline's protocol.
+func ensure(ctx context.Context, r *pipeline.Run, x pipeline.Resource) (string, error) {
+	return r.Ensure(ctx, tidy(x))
+}
+
+func remove(ctx context.Context, r *pipeline.Run, x pipeline.Resource) error {
+	return r.Remove(ctx, tidy(x))
+}
+
+// tidy makes an object's errors read well: what the SDK wraps around an error
+// that has been classified is taken off.
+func tidy(x pipeline.Resource) pipeline.Resource {
+	get, find, create, del, blockers := x.Get, x.Find, x.Create, x.Delete, x.Blockers
+	x.Get = func(ctx context.Context, id string) (pipeline.Seen, error) {
+		s, err := get(ctx, id)
+		return tidySeen(s), plain(err)
+	}
+	if find != nil {
+		x.Find = func(ctx context.Context) ([]pipeline.Seen, error) {
+			all, err := find(ctx)
+			for i, s := range all {
+				all[i] = tidySeen(s)
+			}
+			return all, plain(err)
+		}
+	}
+	if create != nil {
+		x.Create = func(ctx context.Context, token string) (pipeline.Seen, error) {
+			s, err := create(ctx, token)
+			return tidySeen(s), plain(err)
+		}
+	}
+	if del != nil {
+		x.Delete = func(ctx context.Context, id string) error { return plain(del(ctx, id)) }
+	}
+	if blockers != nil {
+		x.Blockers = func(ctx context.Context, id string) (string, error) {
+			s, err := blockers(ctx, id)
+			return s, plain(err)
+		}
+	}
+	return x
+}
+
+func tidySeen(s pipeline.Seen) pipeline.Seen {
+	for i := range s.Aspects {
+		if set := s.Aspects[i].Set; set != nil {
+			s.Aspects[i].Set = func(ctx context.Context) error { return plain(set(ctx)) }
+		}
+	}
+	return s
+}
