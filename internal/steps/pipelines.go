@@ -13,6 +13,7 @@ import (
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
+	configv1 "github.com/zopday/provisioner/internal/spaces/configv1"
 )
 
 // The step names. They are stored in the ledger: never renamed, never reused.
@@ -33,18 +34,8 @@ const (
 // A Registrar knows the spaces: where something can be deployed. Registering
 // the same subject twice gives the same space.
 type Registrar interface {
-	Register(ctx context.Context, s Space) (id string, err error)
+	Register(ctx context.Context, s *configv1.Space) (id string, err error)
 	Deregister(ctx context.Context, orgID, id string) error
-}
-
-// A Space is something that workloads can be deployed to.
-type Space struct {
-	OrgID, JobID, Name string
-	SubjectType        string
-	SubjectID          string
-	Provider           job.Provider
-	Region             string
-	ExecMode           job.ExecMode
 }
 
 // A Set is the steps over one cloud account.

@@ -9,6 +9,7 @@ import (
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
+	configv1 "github.com/zopday/provisioner/internal/spaces/configv1"
 )
 
 // validate asks the cloud everything that later steps depend on, before
@@ -135,9 +136,9 @@ func (s Set) registerSpace(ctx context.Context, r *pipeline.Run) error {
 		}
 		return nil
 	}
-	id, err := s.Spaces.Register(ctx, Space{
-		OrgID: r.Job.OrgID, JobID: r.Job.ID, Name: r.Job.Name, SubjectType: r.Job.SubjectType, SubjectID: r.Job.SubjectID,
-		Provider: r.Job.Provider, Region: r.Job.Region, ExecMode: infra.ExecMode,
+	id, err := s.Spaces.Register(ctx, &configv1.Space{
+		OrgId: r.Job.OrgID, JobId: r.Job.ID, Name: r.Job.Name, SubjectType: r.Job.SubjectType, SubjectId: r.Job.SubjectID,
+		Provider: string(r.Job.Provider), Region: r.Job.Region, ExecMode: string(infra.ExecMode),
 	})
 	if err != nil {
 		return fmt.Errorf("register space: %w", err)
