@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -68,7 +69,14 @@ func decodeError(err error) error {
 	var te *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &te):
-		inv.add("config.spec."+te.Field, fmt.Sprintf("is a %s", te.Value), fmt.Sprintf("give a %s", te.Type))
+		field, want := "config.spec", "JSON object"
+		if te.Field != "" {
+			field, want = field+"."+te.Field, te.Type.String()
+		}
+		if te.Type.Kind() == reflect.Struct {
+			want = "JSON object"
+		}
+		inv.add(field, "is of type "+te.Value, "give a "+want)
 	case strings.HasPrefix(err.Error(), "json: unknown field "):
 		name := strings.Trim(strings.TrimPrefix(err.Error(), "json: unknown field "), `"`)
 		inv.add("config.spec."+name, "is not a field of this resource type's spec", "leave it out, or see the schema at /docs")
