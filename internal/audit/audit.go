@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -218,8 +219,10 @@ func read(ctx context.Context, q db.Q, where string, args ...any) ([]record, err
 		}
 		r.Outcome, r.Time = Outcome(outcome), time.UnixMicro(r.micros).UTC()
 		if r.detail != "" {
+			// A detail that is no JSON any more was tampered with: it is shown as
+			// it is, and Verify says the rest.
 			if err := json.Unmarshal([]byte(r.detail), &r.Detail); err != nil {
-				return nil, fmt.Errorf("audit: entry %d: %w", r.Seq, err)
+				r.Detail = map[string]any{"unreadable": r.detail}
 			}
 		}
 		out = append(out, r)
@@ -267,8 +270,9 @@ func Verify(ctx context.Context, d *db.DB, org string) (head Head, err error) {
 
 func walk(ctx context.Context, q db.Q, org string, head Head) error {
 	var last Head
+	after := int64(math.MinInt64) // an entry before the first is a forged one
 	for {
-		page, err := read(ctx, q, `org_id = $1 AND seq > $2 ORDER BY seq LIMIT $3`, org, last.Seq, verifyPage)
+		page, err := read(ctx, q, `org_id = $1 AND seq > $2 ORDER BY seq LIMIT $3`, org, after, verifyPage)
 		if err != nil {
 			return err
 		}
@@ -276,11 +280,12 @@ func walk(ctx context.Context, q db.Q, org string, head Head) error {
 			r := &page[i]
 			switch {
 			case r.Seq != last.Seq+1:
-				return &BrokenError{org, last.Seq + 1, "it is missing"}
+				return &BrokenError{org, last.Seq + 1, fmt.Sprintf("it is missing: entry %d stands in its place", r.Seq)}
 			case r.hash(last.Hash) != r.Hash:
 				return &BrokenError{org, r.Seq, "it does not have the hash that its content and the entry before it give"}
 			}
 			last = Head{r.Seq, r.Hash}
+			after = r.Seq
 		}
 		if len(page) < verifyPage {
 			break

@@ -1,0 +1,115 @@
+package ledger
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// flushTimeout bounds one transaction of the gatherer. It is its own, not a
+// caller's: one caller that gives up must not take its neighbours' writes with it.
+const flushTimeout = 30 * time.Second
+
+// A gatherer commits in groups. A write that comes while fewer than max
+// transactions are in flight leaves at once; what arrives in the meantime
+// leaves together as soon as one of them is done. So a lone write waits for
+// nobody, and under load the number of commits is set by the disk, not by the
+// number of writers.
+type gatherer struct {
+	max, batch int
+	flush      func(ctx context.Context, ws []*write) // sets err of each
+
+	mu       sync.Mutex
+	queue    []*write
+	flying   map[string]bool // jobs with a write in flight: a job's writes keep their order
+	inFlight int
+}
+
+func newGatherer(max, batch int, flush func(context.Context, []*write)) *gatherer {
+	return &gatherer{max: max, batch: batch, flush: flush, flying: make(map[string]bool)}
+}
+
+// submit writes w with whatever goes along and returns w's own outcome. A
+// context that ends before w has left takes it back; after that the outcome is
+// waited for, since it may be that it was written.
+func (g *gatherer) submit(ctx context.Context, w *write) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	g.mu.Lock()
+	g.queue = append(g.queue, w)
+	g.start()
+	g.mu.Unlock()
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	if i := slices.Index(g.queue, w); i >= 0 {
+		g.queue = slices.Delete(g.queue, i, i+1)
+		g.mu.Unlock()
+		return context.Cause(ctx)
+	}
+	g.mu.Unlock()
+	<-w.done
+	return w.err
+}
+
+// start sends off as many groups as may fly. It is called with the lock held.
+func (g *gatherer) start() {
+	for g.inFlight < g.max {
+		ws := g.take()
+		if len(ws) == 0 {
+			return
+		}
+		g.inFlight++
+		go g.fly(ws)
+	}
+}
+
+// take removes the next group from the queue: the oldest writes, at most one of
+// each job, none of a job that has one in flight.
+func (g *gatherer) take() []*write {
+	var ws []*write
+	rest := g.queue[:0]
+	for _, w := range g.queue {
+		if len(ws) < g.batch && !g.flying[w.fields.id] {
+			g.flying[w.fields.id] = true
+			ws = append(ws, w)
+		} else {
+			rest = append(rest, w)
+		}
+	}
+	clear(g.queue[len(rest):])
+	g.queue = rest
+	return ws
+}
+
+func (g *gatherer) fly(ws []*write) {
+	// In the order of their IDs, so that the groups of several processes lock
+	// rows in one order.
+	slices.SortFunc(ws, func(a, b *write) int {
+		switch {
+		case a.fields.id < b.fields.id:
+			return -1
+		case a.fields.id > b.fields.id:
+			return 1
+		}
+		return 0
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	g.flush(ctx, ws)
+	cancel()
+	g.mu.Lock()
+	g.inFlight--
+	for _, w := range ws {
+		delete(g.flying, w.fields.id)
+	}
+	g.start()
+	g.mu.Unlock()
+	for _, w := range ws {
+		close(w.done)
+	}
+}
