@@ -202,13 +202,3 @@ func (j *Job) Clone() (*Job, error) {
 	}
 	return &c, nil
 }
-
-// SameInfra reports whether two copies of a job learned the same.
-func (j *Job) SameInfra(other *Job) bool {
-	a, err := json.Marshal(j.Config.InfraConfig)
-	if err != nil {
-		return false
-	}
-	b, err := json.Marshal(other.Config.InfraConfig)
-	return err == nil && string(a) == string(b)
-}

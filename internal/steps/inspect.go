@@ -129,25 +129,20 @@ func (s Set) pass(j *job.Job, mode pipeline.Mode, objects []job.Object, pace pip
 }
 
 // Observe refreshes the VM states and the target health of a finished job. It
-// only reads, and reports whether anything changed.
-func (s Set) Observe(ctx context.Context, j *job.Job, now time.Time) (bool, error) {
+// only reads.
+func (s Set) Observe(ctx context.Context, j *job.Job, now time.Time) error {
 	ctx = pipeline.WithGate(ctx, pipeline.ReadOnly)
-	before, err := j.Clone()
-	if err != nil {
-		return false, err
-	}
 	if err := s.Cloud.RefreshVMs(ctx, j); err != nil {
-		return false, err
+		return err
 	}
 	infra := &j.Config.InfraConfig
 	if infra.TargetGroupID != "" {
 		targets, err := s.Cloud.TargetHealth(ctx, j)
 		if err != nil {
-			return false, err
+			return err
 		}
 		infra.Targets = targets
 	}
-	changed := !j.SameInfra(before)
 	infra.ObservedAt = &now
-	return changed, nil
+	return nil
 }

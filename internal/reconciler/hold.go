@@ -1,0 +1,163 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/ledger"
+	"github.com/zopday/provisioner/internal/pipeline"
+)
+
+// The causes for which a step's context is cancelled.
+var (
+	errCancelRequested = errors.New("the job is to be deleted")
+	errShutdown        = errors.New("this worker is shutting down")
+)
+
+// A hold is one job under this worker's lease.
+type hold struct {
+	r      *Reconciler
+	job    *job.Job
+	lease  ledger.Lease
+	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex
+	lost    bool
+	expires time.Time // monotonic: when the lease runs out at the latest
+}
+
+// good reports whether the lease can still be relied on.
+func (h *hold) good() error {
+	now := time.Now()
+	h.mu.Lock()
+	lost := h.lost || !now.Before(h.expires)
+	h.mu.Unlock()
+	if lost || !h.r.alive(now) {
+		h.lose()
+		return pipeline.ErrLeaseLost
+	}
+	return nil
+}
+
+// lose shuts the gate for good.
+func (h *hold) lose() {
+	h.mu.Lock()
+	was := h.lost
+	h.lost = true
+	h.mu.Unlock()
+	if !was {
+		h.r.Hooks.LeaseLost(h.job.ResourceType)
+	}
+	h.cancel(pipeline.ErrLeaseLost)
+}
+
+// gate stands before every cloud call of the job.
+func (h *hold) gate(_ context.Context, c pipeline.Call) error {
+	if c.Mutating && h.job.Mode == job.ModeAdopt {
+		return pipeline.ErrReadOnly
+	}
+	return h.good()
+}
+
+// Record writes in the middle of a step, under the lease. The ledger being
+// away for a moment is waited out: an ID that is known must not be lost.
+func (h *hold) Record(ctx context.Context, d pipeline.Delta) error {
+	for i := range d.Events {
+		d.Events[i].Run, d.Events[i].Attempt = h.job.Run, h.job.Attempts
+	}
+	return h.checkpoint(ctx, ledger.Checkpoint{Job: h.job, Objects: d.Objects, Events: d.Events, Config: d.Config})
+}
+
+func (h *hold) checkpoint(ctx context.Context, c ledger.Checkpoint) error {
+	var err error
+	for attempt := range 6 {
+		if err = h.good(); err != nil {
+			return err
+		}
+		var cancelled bool
+		cancelled, err = h.r.Ledger.Checkpoint(ctx, h.lease, c)
+		var elsewhere *ledger.OwnedElsewhereError
+		switch {
+		case err == nil:
+			if cancelled && !c.ClearCancel {
+				h.cancel(errCancelRequested)
+			}
+			return nil
+		case errors.Is(err, ledger.ErrLeaseLost):
+			h.lose()
+			return pipeline.ErrLeaseLost
+		case errors.Is(err, ledger.ErrCancelRequested):
+			return err
+		case errors.As(err, &elsewhere):
+			return pipeline.Fatal("owned-elsewhere", "another job, "+elsewhere.JobID+", has this object in its inventory already: "+elsewhere.Error(),
+				"One object belongs to one job. Tear one of the jobs down, or adopt the object.")
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Duration(50<<attempt) * time.Millisecond):
+		}
+	}
+	return err
+}
+
+// giveBack releases the lease after a pass that could not commit, so that the
+// job does not stand still until the lease runs out. It tries until it is done
+// or the lease is lost.
+func (h *hold) giveBack(ctx context.Context) {
+	for h.good() == nil {
+		if err := h.r.Ledger.ReleaseAll(ctx, h.r.Worker, h.lease); err == nil {
+			return
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// renewHeld lengthens the leases of the jobs at work and learns which of them
+// are to be cancelled.
+func (r *Reconciler) renewHeld(ctx context.Context) {
+	r.mu.Lock()
+	held := make([]*hold, 0, len(r.held))
+	for _, h := range r.held {
+		held = append(held, h)
+	}
+	r.mu.Unlock()
+	for _, h := range held {
+		ttl := ttlOf(h.job)
+		start := time.Now()
+		cancelled, err := r.Ledger.Renew(ctx, h.lease, ttl)
+		switch {
+		case errors.Is(err, ledger.ErrLeaseLost):
+			h.lose()
+		case err == nil:
+			h.mu.Lock()
+			h.expires = start.Add(ttl)
+			h.mu.Unlock()
+			if cancelled && h.job.Phase != job.PhaseTeardown {
+				h.cancel(errCancelRequested)
+			}
+		}
+	}
+}
+
+func (r *Reconciler) loseAll() {
+	r.mu.Lock()
+	held := make([]*hold, 0, len(r.held))
+	for _, h := range r.held {
+		held = append(held, h)
+	}
+	r.mu.Unlock()
+	for _, h := range held {
+		h.lose()
+	}
+}
+
+func ttlOf(j *job.Job) time.Duration {
+	if d, ok := TTL[j.ResourceType]; ok {
+		return d
+	}
+	return defaultTTL
+}
