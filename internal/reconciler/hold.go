@@ -20,9 +20,13 @@ var (
 // A hold is one job under this worker's lease.
 type hold struct {
 	r      *Reconciler
-	job    *job.Job
+	job    *job.Job // the pass's own, which changes it
 	lease  ledger.Lease
 	cancel context.CancelCauseFunc
+
+	family      job.ResourceType
+	mode        job.Mode
+	tearingDown bool
 
 	mu      sync.Mutex
 	lost    bool
@@ -49,14 +53,14 @@ func (h *hold) lose() {
 	h.lost = true
 	h.mu.Unlock()
 	if !was {
-		h.r.Hooks.LeaseLost(h.job.ResourceType)
+		h.r.Hooks.LeaseLost(h.family)
 	}
 	h.cancel(pipeline.ErrLeaseLost)
 }
 
 // gate stands before every cloud call of the job.
 func (h *hold) gate(_ context.Context, c pipeline.Call) error {
-	if c.Mutating && h.job.Mode == job.ModeAdopt {
+	if c.Mutating && h.mode == job.ModeAdopt {
 		return pipeline.ErrReadOnly
 	}
 	return h.good()
@@ -126,7 +130,7 @@ func (r *Reconciler) renewHeld(ctx context.Context) {
 	}
 	r.mu.Unlock()
 	for _, h := range held {
-		ttl := ttlOf(h.job)
+		ttl := ttlOf(h.family)
 		start := time.Now()
 		cancelled, err := r.Ledger.Renew(ctx, h.lease, ttl)
 		switch {
@@ -136,7 +140,7 @@ func (r *Reconciler) renewHeld(ctx context.Context) {
 			h.mu.Lock()
 			h.expires = start.Add(ttl)
 			h.mu.Unlock()
-			if cancelled && h.job.Phase != job.PhaseTeardown {
+			if cancelled && !h.tearingDown {
 				h.cancel(errCancelRequested)
 			}
 		}
@@ -155,8 +159,8 @@ func (r *Reconciler) loseAll() {
 	}
 }
 
-func ttlOf(j *job.Job) time.Duration {
-	if d, ok := TTL[j.ResourceType]; ok {
+func ttlOf(family job.ResourceType) time.Duration {
+	if d, ok := TTL[family]; ok {
 		return d
 	}
 	return defaultTTL

@@ -3,6 +3,7 @@ package reconciler
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"os"
 	"sync"
 	"time"
@@ -14,9 +15,25 @@ import (
 	"github.com/zopday/provisioner/internal/steps"
 )
 
+// Ledger is what a reconciler asks of the ledger (see ledger.Ledger).
+type Ledger interface {
+	Register(ctx context.Context, w ledger.Worker) error
+	Beat(ctx context.Context, w ledger.Worker) error
+	Deregister(ctx context.Context, id string) error
+	Claim(ctx context.Context, worker string, n int, o ledger.ClaimOptions) ([]ledger.Claimed, error)
+	Renew(ctx context.Context, lease ledger.Lease, ttl time.Duration) (cancelRequested bool, err error)
+	Checkpoint(ctx context.Context, lease ledger.Lease, c ledger.Checkpoint) (cancelRequested bool, err error)
+	ReleaseAll(ctx context.Context, worker string, leases ...ledger.Lease) error
+	Steps(ctx context.Context, org, id string) ([]job.StepState, error)
+	Objects(ctx context.Context, org, id string) ([]job.Object, error)
+	Observable(ctx context.Context, rt job.ResourceType, every time.Duration, n int) ([]job.Job, error)
+	Observe(ctx context.Context, id string, version int64, infra job.InfraConfig) error
+	Wakeups(ctx context.Context) <-chan struct{}
+}
+
 // Config is what a reconciler needs.
 type Config struct {
-	Ledger    *ledger.Ledger
+	Ledger    Ledger
 	Clouds    cloud.Opener
 	Spaces    steps.Registrar
 	Log       *slog.Logger
@@ -57,9 +74,9 @@ type Reconciler struct {
 	Config
 	self     ledger.Worker
 	mu       sync.Mutex
-	held     map[string]*hold            // by job ID
-	memories map[string]*pipeline.Memory // by job ID and run
-	lastBeat time.Time                   // monotonic: when the last confirmed heartbeat was sent
+	held     map[string]*hold // by job ID
+	memories map[memoryKey]*remembered
+	lastBeat time.Time // monotonic: when the last confirmed heartbeat was sent
 	nudge    chan struct{}
 }
 
@@ -86,7 +103,7 @@ func New(c Config) *Reconciler {
 	c.Hooks = c.Hooks.orNothing()
 	host, _ := os.Hostname() // for people alone: an unknown one is no harm
 	self := ledger.Worker{ID: c.Worker, Host: host, PID: os.Getpid(), Version: c.Version}
-	return &Reconciler{Config: c, self: self, held: map[string]*hold{}, memories: map[string]*pipeline.Memory{}, nudge: make(chan struct{}, 1)}
+	return &Reconciler{Config: c, self: self, held: map[string]*hold{}, memories: map[memoryKey]*remembered{}, nudge: make(chan struct{}, 1)}
 }
 
 func (h Hooks) orNothing() Hooks {
@@ -200,6 +217,7 @@ func (r *Reconciler) beatLoop(ctx context.Context) {
 		}
 		r.setBeat(start)
 		r.renewHeld(ctx)
+		r.sweep()
 	}
 }
 
@@ -232,17 +250,33 @@ func (r *Reconciler) poke() {
 	}
 }
 
+// A memoryKey names one run of one job.
+type memoryKey struct {
+	job string
+	run int
+}
+
+type remembered struct {
+	*pipeline.Memory
+	used time.Time
+}
+
+// memoryAge is how long the memory of a run that this worker no longer works on
+// is kept: another worker may have taken the job over.
+const memoryAge = time.Hour
+
 // memory is what this worker remembers of a job's run.
 func (r *Reconciler) memory(j *job.Job) *pipeline.Memory {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := memoryKey(j)
+	key := memoryKey{j.ID, j.Run}
 	m := r.memories[key]
 	if m == nil {
-		m = pipeline.NewMemory()
+		m = &remembered{Memory: pipeline.NewMemory()}
 		r.memories[key] = m
 	}
-	return m
+	m.used = time.Now()
+	return m.Memory
 }
 
 // forget drops it: at the end of a run, and after a failure, so that a retry
@@ -250,7 +284,12 @@ func (r *Reconciler) memory(j *job.Job) *pipeline.Memory {
 func (r *Reconciler) forget(j *job.Job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.memories, memoryKey(j))
+	delete(r.memories, memoryKey{j.ID, j.Run})
 }
 
-func memoryKey(j *job.Job) string { return j.ID + "/" + string(rune('0'+j.Run%10)) + string(j.Phase) }
+// sweep drops the memory of runs that went elsewhere.
+func (r *Reconciler) sweep() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.memories, func(_ memoryKey, m *remembered) bool { return time.Since(m.used) > memoryAge })
+}

@@ -34,7 +34,8 @@ func (r *Reconciler) work(ctx context.Context, c ledger.Claimed, claimed time.Ti
 	stop := context.AfterFunc(ctx, func() { cancel(errShutdown) })
 	defer stop()
 
-	h := &hold{r: r, job: j, lease: c.Lease, cancel: cancel, expires: claimed.Add(c.Lease.TTL)}
+	h := &hold{r: r, job: j, lease: c.Lease, cancel: cancel, expires: claimed.Add(c.Lease.TTL),
+		family: j.ResourceType, mode: j.Mode, tearingDown: j.Phase == job.PhaseTeardown}
 	r.mu.Lock()
 	r.held[j.ID] = h
 	r.mu.Unlock()
