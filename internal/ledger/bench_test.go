@@ -1,0 +1,134 @@
+package ledger_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/ledger"
+	"github.com/zopday/provisioner/internal/pgtest"
+)
+
+// benchWorkers is how many goroutines write at once, and how many connections
+// the bare statement has.
+const benchWorkers = 50
+
+// run shares b.N calls of step between benchWorkers goroutines, each with a
+// number of its own, and reports how many a second there were.
+func run(b *testing.B, step func(worker, i int) error) {
+	b.Helper()
+	var (
+		next   atomic.Int64
+		wg     sync.WaitGroup
+		failed = make(chan error, benchWorkers)
+	)
+	b.ResetTimer()
+	start := time.Now()
+	for w := range benchWorkers {
+		wg.Go(func() {
+			for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+				if err := step(w, int(i)); err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	select {
+	case err := <-failed:
+		b.Fatal(err)
+	default:
+	}
+	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "steps/s")
+}
+
+// payloads are infra_config documents of about the sizes that are compared.
+var payloads = []struct {
+	name string
+	size int
+}{{"270B", 270}, {"2KB", 2048}}
+
+// filler is text that PostgreSQL's compression makes nothing of.
+func filler(n, seed int) string {
+	var b strings.Builder
+	for i := 0; b.Len() < n; i++ {
+		b.WriteString(job.Token(fmt.Sprint(seed), fmt.Sprint(i)))
+	}
+	return b.String()[:n]
+}
+
+// BenchmarkBare is the yardstick: one UPDATE … RETURNING a step and nothing else.
+func BenchmarkBare(b *testing.B) {
+	for _, p := range payloads {
+		b.Run(p.name, func(b *testing.B) {
+			s := pgtest.Start(b, pgtest.Options{Fsync: true})
+			ctx := context.Background()
+			pool, err := pgxpool.New(ctx, s.Database(b)+"&pool_max_conns="+fmt.Sprint(benchWorkers))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer pool.Close()
+			if _, err := pool.Exec(ctx, `CREATE TABLE bare (id text PRIMARY KEY, step bigint NOT NULL, payload json NOT NULL) WITH (fillfactor = 60)`); err != nil {
+				b.Fatal(err)
+			}
+			for w := range benchWorkers {
+				if _, err := pool.Exec(ctx, `INSERT INTO bare VALUES ($1, 0, '{}')`, fmt.Sprint(w)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			text := `{"account":"` + filler(p.size-14, 1) + `"}`
+			run(b, func(w, i int) error {
+				var step int64
+				return pool.QueryRow(ctx, `UPDATE bare SET step = $2, payload = $3 WHERE id = $1 RETURNING step`, fmt.Sprint(w), i, text).Scan(&step)
+			})
+		})
+	}
+}
+
+// BenchmarkCheckpoint is a fenced checkpoint a step: job row with its
+// infraConfig, step row, event row.
+func BenchmarkCheckpoint(b *testing.B) {
+	for _, p := range payloads {
+		b.Run("postgres/"+p.name, func(b *testing.B) {
+			s := pgtest.Start(b, pgtest.Options{Fsync: true})
+			benchCheckpoint(b, s.Database(b), p.size)
+		})
+		b.Run("sqlite/"+p.name, func(b *testing.B) {
+			benchCheckpoint(b, b.TempDir()+"/zopday.db", p.size)
+		})
+	}
+}
+
+func benchCheckpoint(b *testing.B, dsn string, size int) {
+	e := open(b, dsn)
+	e.register(b, "w")
+	var claims []ledger.Claimed
+	for range benchWorkers {
+		e.insert(b)
+		claims = append(claims, e.claim(b, "w"))
+	}
+	for i := range claims {
+		claims[i].Job.Config.InfraConfig.Account = filler(size-40, i)
+	}
+	at := time.Now()
+	run(b, func(w, i int) error {
+		c := claims[w]
+		step := fmt.Sprintf("step%d", i%7)
+		c.Job.CurrentStep = step
+		_, err := e.Checkpoint(context.Background(), c.Lease, ledger.Checkpoint{
+			Job: c.Job, Config: true,
+			Steps:  []job.StepState{{Run: i / 7, Name: step, Direction: job.Up, Status: job.StepDone, StartedAt: &at, FinishedAt: &at}},
+			Events: []job.Event{{Type: "step.done", Step: step, Run: 1, Message: step + " done"}},
+		})
+		return err
+	})
+}
