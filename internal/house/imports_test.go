@@ -1,0 +1,202 @@
+// Package house holds the rules of the source tree that a compiler does not know, as tests.
+package house
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/zopday/provisioner"
+
+// A rule says what of this module a package may import. A name that ends in /... stands for a
+// package and all below it. What a package may import, its tests may too.
+type rule struct {
+	may   string // separated by blanks
+	tests string // for the tests besides
+}
+
+// rules has every package of the module; one that is missing here fails the test, so that whoever
+// adds a package decides where it stands. The order is from the inside out.
+var rules = map[string]rule{
+	// The domain, and what knows nothing of ours.
+	"internal/job":       {},
+	"internal/bootstrap": {may: "internal/job"},
+	"internal/db":        {tests: "internal/pgtest"},
+	"internal/secrets":   {may: "internal/db internal/job", tests: "internal/pgtest"},
+	"internal/access":    {may: "internal/db internal/job internal/audit", tests: "internal/pgtest"},
+	"internal/audit":     {may: "internal/db internal/job", tests: "internal/pgtest"},
+	"internal/pipeline":  {may: "internal/job"},
+	"internal/ledger":    {may: "internal/audit internal/db internal/job internal/secrets", tests: "internal/pgtest"},
+
+	// The clouds: never each other, and never the ledger.
+	"internal/cloud":        {may: "internal/job internal/pipeline"},
+	"internal/cloud/lookup": {may: "internal/job internal/pipeline"},
+	"internal/cloud/aws": {
+		may:   "internal/job internal/pipeline internal/cloud internal/cloud/lookup internal/bootstrap",
+		tests: "internal/sim internal/sim/aws",
+	},
+
+	// What a job is made of, and who carries it out.
+	"internal/spaces":                          {may: "internal/db internal/job internal/spaces/...", tests: "internal/pgtest"},
+	"internal/spaces/configv1":                 {},
+	"internal/spaces/configv1/configv1connect": {may: "internal/spaces/configv1"},
+	"internal/steps": {
+		may:   "internal/job internal/pipeline internal/cloud internal/spaces/... internal/secrets internal/bootstrap",
+		tests: "internal/cloud/... internal/sim/...",
+	},
+	"internal/reconciler": {
+		may:   "internal/job internal/pipeline internal/ledger internal/audit internal/cloud internal/steps",
+		tests: "internal/db internal/spaces/... internal/sim/... internal/cloud/... internal/pgtest",
+	},
+
+	// The use cases, and the ways to them.
+	"internal/provision": {
+		may: "internal/job internal/pipeline internal/ledger internal/db internal/access internal/audit " +
+			"internal/spaces/... internal/secrets internal/cloud internal/steps internal/bootstrap",
+		tests: "internal/sim/... internal/cloud/... internal/reconciler internal/pgtest",
+	},
+	"internal/observe": {may: "internal/ledger internal/job internal/db", tests: "internal/pgtest"},
+	"internal/api": {
+		may:   "internal/job internal/provision internal/access internal/observe",
+		tests: "internal/db internal/audit internal/ledger internal/secrets internal/spaces/... internal/cloud/... internal/reconciler internal/steps internal/sim/... internal/pgtest",
+	},
+	"internal/client": {may: "internal/job"},
+	"internal/cli":    {may: "internal/job internal/client"},
+	// server puts one process together out of all that it runs, but not the simulation.
+	"internal/server": {
+		may: "internal/job internal/pipeline internal/db internal/secrets internal/access internal/audit internal/ledger " +
+			"internal/cloud/... internal/spaces/... internal/steps internal/reconciler internal/provision internal/observe internal/api",
+		tests: "internal/sim/... internal/client internal/pgtest",
+	},
+
+	// The simulated clouds know nothing of the product, so they cannot say what it hopes to hear.
+	"internal/sim":     {},
+	"internal/sim/aws": {may: "internal/sim"},
+
+	// For tests alone, and the binary.
+	"internal/pgtest": {},
+	"internal/e2e":    {may: "internal/...", tests: "internal/... cmd/..."},
+	"internal/house":  {},
+	"cmd/zopday":      {may: "internal/..."},
+}
+
+// outside names code of others that only some packages may import, tests aside.
+var outside = map[string]string{
+	"github.com/aws/":          "internal/cloud/aws internal/sim/aws", // the simulation takes the shapes of messages from it
+	"github.com/jackc/pgx/":    "internal/db internal/ledger internal/pgtest",
+	"github.com/spf13/cobra":   "internal/cli cmd/zopday",
+	"github.com/danielgtaylor": "internal/api",
+	"mvdan.cc/sh/":             "internal/bootstrap internal/sim/aws",
+	"testing":                  "internal/pgtest internal/e2e",
+}
+
+type listed struct {
+	ImportPath   string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	Error        *struct{ Err string }
+}
+
+func list(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports,Error", module+"/...")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v: %s", err, stderr.String())
+	}
+	var packages []listed
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return packages
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// covers reports whether a list of package names has one.
+func covers(names, name string) bool {
+	return slices.ContainsFunc(strings.Fields(names), func(n string) bool {
+		base, tree := strings.CutSuffix(n, "/...")
+		return name == base || tree && strings.HasPrefix(name, base+"/")
+	})
+}
+
+func violations(p listed) []string {
+	name := strings.TrimPrefix(p.ImportPath, module+"/")
+	r, known := rules[name]
+	if !known {
+		return []string{name + " is not in the table of this test"}
+	}
+	var found []string
+	check := func(imports []string, may, what string) {
+		for _, path := range imports {
+			if to, ours := strings.CutPrefix(path, module+"/"); ours && to != name && !covers(may, to) {
+				found = append(found, name+what+" imports "+to)
+			}
+		}
+	}
+	check(p.Imports, r.may, "")
+	check(p.TestImports, r.may+" "+r.tests, " (test)")
+	check(p.XTestImports, r.may+" "+r.tests, " (test)")
+	for prefix, users := range outside {
+		for _, path := range p.Imports {
+			if strings.HasPrefix(path, prefix) && !covers(users, name) {
+				found = append(found, name+" imports "+path+", which is for "+users)
+			}
+		}
+	}
+	return found
+}
+
+func TestImports(t *testing.T) {
+	packages := list(t)
+	if len(packages) < 10 {
+		t.Fatalf("go list found %d packages", len(packages))
+	}
+	for _, p := range packages {
+		if p.Error != nil {
+			t.Errorf("%s: %s", p.ImportPath, p.Error.Err)
+		}
+		for _, v := range violations(p) {
+			t.Error(v)
+		}
+	}
+}
+
+// The rule must be able to say no.
+func TestImportsRefuses(t *testing.T) {
+	at := func(name string) string { return module + "/" + name }
+	for _, tc := range []struct {
+		name string
+		p    listed
+		want int
+	}{
+		{"an unknown package", listed{ImportPath: at("internal/util")}, 1},
+		{"the simulation knows the domain", listed{ImportPath: at("internal/sim/aws"), Imports: []string{at("internal/job")}}, 1},
+		{"so do its tests", listed{ImportPath: at("internal/sim"), TestImports: []string{at("internal/job")}}, 1},
+		{"a cloud knows the ledger", listed{ImportPath: at("internal/cloud/aws"), XTestImports: []string{at("internal/ledger")}}, 1},
+		{"the product knows the simulation", listed{ImportPath: at("internal/steps"), Imports: []string{at("internal/sim/aws")}}, 1},
+		{"its tests may", listed{ImportPath: at("internal/steps"), TestImports: []string{at("internal/sim/aws")}}, 0},
+		{"itself, from outside tests", listed{ImportPath: at("internal/job"), XTestImports: []string{at("internal/job")}}, 0},
+		{"an SDK beyond its package", listed{ImportPath: at("internal/steps"), Imports: []string{"github.com/aws/aws-sdk-go-v2/aws"}}, 1},
+		{"the standard library", listed{ImportPath: at("internal/job"), Imports: []string{"strings"}}, 0},
+	} {
+		if got := violations(tc.p); len(got) != tc.want {
+			t.Errorf("%s: %q, want %d", tc.name, got, tc.want)
+		}
+	}
+}
