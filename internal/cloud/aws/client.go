@@ -190,15 +190,6 @@ func (p *Provider) Caller(ctx context.Context) (string, error) {
 	return account, nil
 }
 
-// ensure and remove run an object through the pipeline's protocol.
-func ensure(ctx context.Context, r *pipeline.Run, x pipeline.Resource) (string, error) {
-	return r.Ensure(ctx, tidy(x))
-}
-
-func remove(ctx context.Context, r *pipeline.Run, x pipeline.Resource) error {
-	return r.Remove(ctx, tidy(x))
-}
-
 // tidy makes an object's errors read well: what the SDK wraps around an error
 // that has been classified is taken off.
 func tidy(x pipeline.Resource) pipeline.Resource {
