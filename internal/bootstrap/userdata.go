@@ -193,8 +193,7 @@ func normalExtra(extra string) (string, error) {
 		return extra, nil
 	}
 	_, err := syntax.NewParser(syntax.Variant(variant)).Parse(strings.NewReader(extra), "extra")
-	var at syntax.ParseError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[syntax.ParseError](err); ok {
 		return "", fmt.Errorf("%w: the extra script, line %d: %s", ErrInvalid, at.Pos.Line(), at.Text)
 	}
 	if err != nil {
@@ -205,8 +204,7 @@ func normalExtra(extra string) (string, error) {
 
 // interpreter is the program's base name in a #! line, looking through env.
 func interpreter(line string) string {
-	fields := strings.Fields(strings.TrimPrefix(line, "#!"))
-	for _, f := range fields {
+	for f := range strings.FieldsSeq(strings.TrimPrefix(line, "#!")) {
 		base := f[strings.LastIndexByte(f, '/')+1:]
 		if base != "env" && !strings.HasPrefix(base, "-") {
 			return base

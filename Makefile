@@ -1,0 +1,51 @@
+# make alone prints what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo sandbox build test vet lint vuln bench chaos generate deps tools
+
+# Two packages at a time and a limit far above what any needs: a hang ends with a stack trace.
+GOTEST := go test -p 2 -timeout 25m
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: build ## create a VM environment on the embedded simulated AWS, run it again, tear it down
+	@bin/zopday demo -f examples/vm-aws-fixed-lb.yaml
+
+sandbox: build ## serve the product and the simulated clouds together on this machine
+	@bin/zopday sandbox
+
+build: ## build bin/zopday
+	@mkdir -p bin
+	@go build -o bin/ ./cmd/zopday
+
+test: deps vet ## install what the tests need if it is missing, then vet and test everything
+	$(GOTEST) ./...
+
+vet:
+	go vet ./...
+
+lint: tools vuln ## golangci-lint, shellcheck, go mod verify and known vulnerabilities
+	bin/golangci-lint run ./...
+	scripts/deps shellcheck
+	shellcheck .ci/run scripts/*
+	go mod verify
+
+vuln: tools ## known vulnerabilities, from the database that is a Go module
+	scripts/vulncheck ./...
+
+bench: deps ## measure against plain SQL and two durable-execution libraries; lines of BENCH
+	cd bench && go run .
+
+chaos: deps ## the crash matrix in full, every read too, and SIGKILL with real processes; slow
+	ZOPDAY_CHAOS=full go test -count=1 -p 1 -timeout 3h ./internal/e2e/...
+
+generate: ## write the generated code anew
+	scripts/generate
+
+deps:
+	@scripts/deps cloud-init postgresql shellcheck
+
+tools:
+	@scripts/tools golangci-lint indexdb vulncheck
