@@ -84,7 +84,7 @@ var base = sync.OnceValues(func() (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("ldd %s: %w", path, err)
 		}
-		for _, word := range strings.FieldsSeq(string(libs)) {
+		for word := range strings.FieldsSeq(string(libs)) {
 			if !strings.HasPrefix(word, "/") {
 				continue
 			}
