@@ -1,0 +1,239 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	asgtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/zopday/provisioner/internal/cloud/lookup"
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/pipeline"
+)
+
+const (
+	kindScalingGroup = "autoscaling:group"
+	scalingGroupKey  = "asg"
+)
+
+// healthGrace is how long a scaling group leaves a fresh VM alone: longer than
+// the bootstrap takes, or the group kills VMs that are still installing, over
+// and over (failure kind K2).
+const healthGrace = 15 * time.Minute
+
+// groupPatience is how long a scaling group may take to bring its VMs up.
+const groupPatience = 20 * time.Minute
+
+func (p *Provider) scalingGroupPage(ctx context.Context, names []string, filters []asgtypes.Filter) ([]asgtypes.AutoScalingGroup, error) {
+	return lookup.Pages(ctx, func(ctx context.Context, token *string) ([]asgtypes.AutoScalingGroup, *string, error) {
+		out, err := p.asg.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: names, Filters: filters, NextToken: token})
+		if err != nil {
+			return nil, nil, err
+		}
+		return out.AutoScalingGroups, out.NextToken, nil
+	})
+}
+
+func (p *Provider) scalingGroups() lookup.Kind[asgtypes.AutoScalingGroup] {
+	k := lookup.Kind[asgtypes.AutoScalingGroup]{
+		Name: kindScalingGroup,
+		ID:   func(g asgtypes.AutoScalingGroup) string { return aws.ToString(g.AutoScalingGroupName) },
+		Mark: func(g asgtypes.AutoScalingGroup) (owner, object string) {
+			for _, t := range g.Tags {
+				switch aws.ToString(t.Key) {
+				case job.MarkOwner:
+					owner = aws.ToString(t.Value)
+				case job.MarkObject:
+					object = aws.ToString(t.Value)
+				}
+			}
+			return owner, object
+		},
+	}
+	k.List = func(ctx context.Context, owner string) ([]asgtypes.AutoScalingGroup, error) {
+		all, err := p.scalingGroupPage(ctx, nil, []asgtypes.Filter{{Name: aws.String("tag:" + job.MarkOwner), Values: []string{owner}}})
+		return slices.DeleteFunc(all, func(g asgtypes.AutoScalingGroup) bool {
+			who, _ := k.Mark(g)
+			return who != owner
+		}), err
+	}
+	k.One = func(ctx context.Context, id string) (asgtypes.AutoScalingGroup, error) {
+		found, err := p.scalingGroupPage(ctx, []string{id}, nil)
+		if err != nil {
+			return asgtypes.AutoScalingGroup{}, err
+		}
+		for _, g := range found {
+			if k.ID(g) == id {
+				return g, nil
+			}
+		}
+		return asgtypes.AutoScalingGroup{}, absent("Auto Scaling", "DescribeAutoScalingGroups", "scaling group "+id)
+	}
+	return k
+}
+
+// scalingGroup is the job's Auto Scaling group.
+func (p *Provider) scalingGroup(r *pipeline.Run, pool job.Pool, leaving bool) pipeline.Resource {
+	infra := r.Job.Config.InfraConfig
+	groupName := name(r, scalingGroupKey, 255)
+	kind := p.scalingGroups()
+	x := object[asgtypes.AutoScalingGroup]{kind: kind, key: scalingGroupKey, name: groupName,
+		see: func(_ context.Context, g asgtypes.AutoScalingGroup) (pipeline.Seen, error) {
+			s := pipeline.Seen{Status: pipeline.Ready, Reason: aws.ToString(g.Status)}
+			switch {
+			case s.Reason != "": // "Delete in progress" is the only status a group has
+				s.Status = pipeline.Pending
+			case !leaving:
+				s.Aspects = p.groupAspects(g, infra, pool)
+			}
+			return s, nil
+		}}.resource()
+	x.Slow = true
+	marks := tags(r, scalingGroupKey, groupName)
+	in := &autoscaling.CreateAutoScalingGroupInput{
+		AutoScalingGroupName: aws.String(groupName),
+		MinSize:              size(pool.Min), MaxSize: size(pool.Max), DesiredCapacity: size(pool.Desired),
+		LaunchTemplate:         &asgtypes.LaunchTemplateSpecification{LaunchTemplateId: aws.String(infra.LaunchTemplateID), Version: aws.String(templateVersion)},
+		VPCZoneIdentifier:      aws.String(strings.Join(infra.PrivateSubnetIDs, ",")),
+		HealthCheckType:        aws.String("EC2"), // ELB once targets are seen healthy
+		HealthCheckGracePeriod: aws.Int32(int32(healthGrace.Seconds())),
+		Tags: tagList(marks, func(k, v *string) asgtypes.Tag {
+			return asgtypes.Tag{Key: k, Value: v, PropagateAtLaunch: aws.Bool(true), ResourceId: aws.String(groupName), ResourceType: aws.String("auto-scaling-group")}
+		}),
+	}
+	x.Args = in
+	x.Create = func(ctx context.Context, _ string) (pipeline.Seen, error) {
+		if _, err := p.asg.CreateAutoScalingGroup(ctx, in); err != nil {
+			return pipeline.Seen{}, err
+		}
+		return pipeline.Seen{ID: groupName, Owner: r.Job.ID, Status: pipeline.Ready}, nil
+	}
+	x.Delete = func(ctx context.Context, id string) error { return p.emptyAndDelete(ctx, x, id) }
+	return tidy(x)
+}
+
+func size(n *int) *int32 {
+	if n == nil {
+		return aws.Int32(0)
+	}
+	return aws.Int32(int32(*n))
+}
+
+// groupAspects compares what a group was made with. The desired capacity is
+// left out: scaling policies change it, which is what the group is for.
+func (p *Provider) groupAspects(g asgtypes.AutoScalingGroup, infra job.InfraConfig, pool job.Pool) []pipeline.Aspect {
+	id := aws.ToString(g.AutoScalingGroupName)
+	done := false
+	set := func(ctx context.Context) error { // one call puts all of them right
+		if done {
+			return nil
+		}
+		_, err := p.asg.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
+			AutoScalingGroupName: aws.String(id), MinSize: size(pool.Min), MaxSize: size(pool.Max),
+			VPCZoneIdentifier: aws.String(strings.Join(infra.PrivateSubnetIDs, ",")),
+			LaunchTemplate:    &asgtypes.LaunchTemplateSpecification{LaunchTemplateId: aws.String(infra.LaunchTemplateID), Version: aws.String(templateVersion)},
+		})
+		done = err == nil
+		return err
+	}
+	template := "none"
+	if g.LaunchTemplate != nil {
+		template = aws.ToString(g.LaunchTemplate.LaunchTemplateId)
+	}
+	return []pipeline.Aspect{
+		{Name: "size", Wanted: fmt.Sprintf("min %d, max %d", *size(pool.Min), *size(pool.Max)), Seen: fmt.Sprintf("min %d, max %d", aws.ToInt32(g.MinSize), aws.ToInt32(g.MaxSize)), Set: set},
+		{Name: "launch template", Wanted: infra.LaunchTemplateID, Seen: template, Set: set},
+		{Name: "subnets", Wanted: sortedList(infra.PrivateSubnetIDs), Seen: sortedList(strings.Split(aws.ToString(g.VPCZoneIdentifier), ",")), Set: set},
+	}
+}
+
+func sortedList(s []string) string {
+	return strings.Join(slices.Sorted(slices.Values(s)), ", ")
+}
+
+// emptyAndDelete takes a group to zero, waits until its VMs are gone, and then
+// deletes it: the group is never deleted by force, so that every VM has ended
+// when it goes.
+func (p *Provider) emptyAndDelete(ctx context.Context, x pipeline.Resource, id string) error {
+	g, err := p.scalingGroups().Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if aws.ToInt32(g.MinSize) > 0 || aws.ToInt32(g.MaxSize) > 0 || aws.ToInt32(g.DesiredCapacity) > 0 {
+		_, err := p.asg.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
+			AutoScalingGroupName: aws.String(id), MinSize: aws.Int32(0), MaxSize: aws.Int32(0), DesiredCapacity: aws.Int32(0),
+		})
+		if err := plain(err); pipeline.Is(err, pipeline.Busy) {
+			return pipeline.Wait(10*time.Second, "%s to take a change (%v)", x, err)
+		} else if err != nil {
+			return err
+		}
+	}
+	if n := len(g.Instances); n > 0 {
+		protected := 0
+		for _, i := range g.Instances {
+			if aws.ToBool(i.ProtectedFromScaleIn) {
+				protected++
+			}
+		}
+		text := fmt.Sprintf("%d VMs of %s to end", n, x)
+		if protected > 0 {
+			text += fmt.Sprintf("; %d of them are protected from scale-in, which this job did not ask for: lift it in the group", protected)
+		}
+		return pipeline.Wait(10*time.Second, "%s", text)
+	}
+	_, err = p.asg.DeleteAutoScalingGroup(ctx, &autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: aws.String(id)})
+	if err := plain(err); pipeline.Is(err, pipeline.Busy) {
+		return pipeline.Wait(10*time.Second, "%s to finish its scaling activities (%v)", x, err)
+	}
+	return err
+}
+
+// removeScalingGroup removes the group, if the job has or may have one, and
+// waits for the end of the VMs that it launched.
+func (p *Provider) removeScalingGroup(ctx context.Context, r *pipeline.Run) error {
+	spec, err := r.Job.VMSpec()
+	if err != nil {
+		spec = job.VMSpec{}
+	}
+	_, known := r.Object(kindScalingGroup, scalingGroupKey)
+	if !known && spec.Pool.Mode != job.PoolASG || r.Mode == pipeline.Plan {
+		return nil
+	}
+	if err := r.Remove(ctx, p.scalingGroup(r, spec.Pool, true)); err != nil {
+		return err
+	}
+	all, err := p.instances().Owned(ctx)
+	if err != nil {
+		return plain(err)
+	}
+	var left []string
+	for _, i := range all {
+		if _, object := ec2Mark(i.Tags); object == scalingGroupKey && stateOf(i) != ec2types.InstanceStateNameTerminated {
+			left = append(left, fmt.Sprintf("%s (%s)", aws.ToString(i.InstanceId), stateOf(i)))
+		}
+	}
+	if len(left) > 0 {
+		return pipeline.Wait(10*time.Second, "VMs of the scaling group to end: %s", strings.Join(left, ", "))
+	}
+	return nil
+}
+
+// removeFormerGroup removes the group of a pool that was of mode asg before the
+// spec was changed.
+func (p *Provider) removeFormerGroup(ctx context.Context, r *pipeline.Run) error {
+	if o, ok := r.Object(kindScalingGroup, scalingGroupKey); !ok || o.State != job.ObjectCreated && o.State != job.ObjectIntended {
+		return nil
+	}
+	if err := p.removeScalingGroup(ctx, r); err != nil {
+		return err
+	}
+	r.Job.Config.InfraConfig.ScalingGroupID = ""
+	return nil
+}

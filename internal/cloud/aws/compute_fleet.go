@@ -1,0 +1,297 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/pipeline"
+)
+
+// How long a pool is tried again when no zone has room for it (failure kinds
+// G4, G5), and how often VMs that run are looked at while they boot.
+const (
+	capacityPatience = 10 * time.Minute
+	lookAgain        = time.Minute
+)
+
+// A fleet is the VMs of a fixed pool in one pass.
+//
+// Each VM is an object of its own, with a token of its own. Where it is tried
+// is part of the token's arguments, so the zone is committed to the ledger
+// before the launch leaves: after a crash the same launch is repeated with the
+// same token, and only a refusal that proves that nothing was launched moves
+// the VM on to the next zone (failure kinds A1, A14).
+type fleet struct {
+	p *Provider
+	r *pipeline.Run
+
+	mu    sync.Mutex
+	seen  map[string]ec2types.Instance // by ID, as the cloud has described them in this pass
+	fresh map[string]bool              // by ID: described by the launch itself
+}
+
+// note keeps what the cloud says of an instance.
+func (f *fleet) note(i ec2types.Instance, fresh bool) {
+	if f == nil || i.InstanceId == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.seen[*i.InstanceId] = i
+	f.fresh[*i.InstanceId] = fresh
+}
+
+func (f *fleet) justLaunched(id string) (ec2types.Instance, bool) {
+	if f == nil {
+		return ec2types.Instance{}, false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seen[id], f.fresh[id]
+}
+
+// ensureFixed makes N VMs by name, spread over the zones.
+func (p *Provider) ensureFixed(ctx context.Context, r *pipeline.Run, spec job.VMSpec) error {
+	f := &fleet{p: p, r: r, seen: map[string]ec2types.Instance{}, fresh: map[string]bool{}}
+	if done, err := f.rest(ctx); done || err != nil {
+		return err
+	}
+	moved, err := f.place(spec.Pool.Count)
+	if err != nil {
+		return err
+	}
+	if moved {
+		if err := r.Save(ctx); err != nil {
+			return err
+		}
+	}
+	if r.Mode == pipeline.Apply {
+		// What an earlier shape of the pool made, before the spec was changed.
+		if err := p.removeFixed(ctx, r, surplusKeys(r, spec.Pool.Count)); err != nil {
+			return err
+		}
+		if err := p.removeFormerGroup(ctx, r); err != nil {
+			return err
+		}
+	}
+	verdict := f.launch(ctx)
+	if r.Mode == pipeline.Plan {
+		return verdict
+	}
+	if err := f.report(ctx); err != nil {
+		return pipeline.Gravest(verdict, err)
+	}
+	if verdict == nil && r.Mode == pipeline.Apply {
+		r.Remember("fleet seen", r.Now())
+	}
+	return verdict
+}
+
+// rest passes over a pool that this worker has seen running less than a minute
+// ago: the step is run again every few seconds while the VMs boot.
+func (f *fleet) rest(ctx context.Context) (done bool, err error) {
+	seen, ok := f.r.Recall("fleet seen").(time.Time)
+	if !ok || f.r.Mode != pipeline.Apply {
+		return false, nil
+	}
+	if f.r.Pace.Cloud(f.r.Now().Sub(seen)) < lookAgain {
+		return true, nil
+	}
+	for i := range f.r.Job.Config.InfraConfig.VMs {
+		vm := &f.r.Job.Config.InfraConfig.VMs[i]
+		inst, err := f.p.instances().Get(ctx, vm.InstanceID)
+		if pipeline.Is(err, pipeline.NotFound) {
+			continue // one miss proves nothing
+		}
+		if err != nil {
+			return false, plain(err)
+		}
+		takeIn(vm, inst, false)
+		switch vm.State {
+		case job.VMStopped, job.VMTerminating, job.VMTerminated:
+			vm.LastError = endReason(inst)
+			return false, pipeline.Fatal("vm-ended", fmt.Sprintf("%s (%s) was started and is now %s: %s", vm.Name, vm.InstanceID, vm.State, vm.LastError),
+				"Put right what the reason names (a stopped VM: start it), then retry.")
+		}
+	}
+	f.r.Remember("fleet seen", f.r.Now())
+	return true, nil
+}
+
+// place gives every VM of the pool a name and a zone, keeping those that have
+// one.
+func (f *fleet) place(count int) (changed bool, err error) {
+	infra := &f.r.Job.Config.InfraConfig
+	zones := f.zones()
+	if len(zones) == 0 && f.r.Mode == pipeline.Apply {
+		return false, pipeline.Fatal("no-subnet", "the network has no private subnet to put VMs in", "Retry from the network's step on, or name subnets in spec.existing.subnetIds.")
+	}
+	vms := make([]job.VMInfo, 0, count)
+	for i := range count {
+		vm := job.VMInfo{Name: name(f.r, vmKey(i), 63), State: job.VMPending, ExecMode: job.ExecSSM}
+		if had := infra.VM(vm.Name); had != nil {
+			vm = *had
+		}
+		if len(zones) > 0 && !slices.Contains(zones, vm.Zone) {
+			vm.Zone = zones[i%len(zones)]
+		}
+		vms = append(vms, vm)
+	}
+	changed = !slices.EqualFunc(vms, infra.VMs, func(a, b job.VMInfo) bool { return a.Name == b.Name && a.Zone == b.Zone })
+	infra.VMs = vms
+	return changed, nil
+}
+
+// zones are those that have a private subnet, in order.
+func (f *fleet) zones() []string {
+	infra := f.r.Job.Config.InfraConfig
+	return infra.Zones[:min(len(infra.Zones), len(infra.PrivateSubnetIDs))]
+}
+
+func (f *fleet) subnet(zone string) string {
+	infra := f.r.Job.Config.InfraConfig
+	if i := slices.Index(f.zones(), zone); i >= 0 {
+		return infra.PrivateSubnetIDs[i]
+	}
+	return ""
+}
+
+// launch starts the VMs side by side. One that its zone has no room for is
+// tried in the next one, until every zone has refused it.
+func (f *fleet) launch(ctx context.Context) error {
+	vms := f.r.Job.Config.InfraConfig.VMs
+	zones := f.zones()
+	errs := make([]error, len(vms))
+	todo := make([]int, len(vms))
+	for i := range vms {
+		todo[i] = i
+	}
+	for tried := 1; ; tried++ {
+		var parts []func(context.Context) error
+		for _, i := range todo {
+			x := f.p.instance(f.r, vmKey(i), launch{fleet: f, subnet: f.subnet(vms[i].Zone)})
+			parts = append(parts, func(ctx context.Context) error {
+				_, errs[i] = f.r.Ensure(ctx, x)
+				return nil
+			})
+		}
+		_ = pipeline.All(ctx, parts...) // every part's error is kept in errs
+		todo = slices.DeleteFunc(todo, func(i int) bool { return !zoneRefuses(errs[i]) })
+		if len(todo) == 0 {
+			noLonger(f.r, "capacity")
+			return visible(f.r, "the VMs", pipeline.Gravest(errs...))
+		}
+		refusal := errs[todo[0]]
+		for _, i := range todo {
+			vms[i].LastError = errs[i].Error()
+			if len(zones) > 0 {
+				vms[i].Zone = zones[(slices.Index(zones, vms[i].Zone)+1)%len(zones)]
+			}
+			errs[i] = nil
+		}
+		if err := f.r.Save(ctx); err != nil {
+			return err
+		}
+		if tried >= len(zones) {
+			return pipeline.Gravest(append(errs, f.noCapacity(refusal))...)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// noCapacity waits for room, for a bounded time.
+func (f *fleet) noCapacity(refusal error) error {
+	infra := f.r.Job.Config.InfraConfig
+	text := fmt.Sprintf("no room for %s in %s: %v", infra.InstanceType, strings.Join(f.zones(), ", "), refusal)
+	if waited(f.r, "capacity") < capacityPatience {
+		return pipeline.Wait(20*time.Second, "%s", text)
+	}
+	return pipeline.Fatal("no-capacity", fmt.Sprintf("%s; tried for %s", text, capacityPatience),
+		"Retry later, or tear the job down and make it with another instanceType or in another region.").From(refusal)
+}
+
+// zoneRefuses reports whether a launch was refused for its zone, so that
+// another one may do.
+func zoneRefuses(err error) bool {
+	var ce *pipeline.CloudError
+	if !errors.As(err, &ce) || !strings.HasPrefix(ce.Op, "RunInstances") {
+		return false
+	}
+	return ce.Class == pipeline.Capacity || ce.Code == "Unsupported" && strings.Contains(strings.ToLower(ce.Message), "availability zone")
+}
+
+// report brings InfraConfig.VMs up to what the pass has seen.
+func (f *fleet) report(ctx context.Context) error {
+	infra := &f.r.Job.Config.InfraConfig
+	for i := range infra.VMs {
+		vm := &infra.VMs[i]
+		rec, ok := f.r.Object(kindInstance, vmKey(i))
+		if !ok || rec.State != job.ObjectCreated {
+			if f.r.Mode == pipeline.Verify && vm.InstanceID != "" {
+				vm.State = job.VMTerminated
+			}
+			continue
+		}
+		if vm.InstanceID != rec.ID {
+			*vm = job.VMInfo{Name: vm.Name, Zone: vm.Zone, State: job.VMPending, ExecMode: job.ExecSSM, InstanceID: rec.ID}
+		}
+		vm.LaunchedAt = rec.CreatedAt
+		f.mu.Lock()
+		inst, known := f.seen[rec.ID]
+		f.mu.Unlock()
+		if !known && (vm.PrivateIP == "" || f.r.Mode == pipeline.Verify) {
+			var err error
+			inst, err = f.p.instances().Get(ctx, rec.ID)
+			if err != nil && !pipeline.Is(err, pipeline.NotFound) {
+				return plain(err)
+			}
+			known = err == nil
+			if !known && f.r.Mode == pipeline.Verify {
+				vm.State = job.VMTerminated
+			}
+		}
+		if known {
+			takeIn(vm, inst, false)
+		}
+	}
+	return nil
+}
+
+// takeIn brings one VM's record up to what the cloud says of its instance.
+func takeIn(vm *job.VMInfo, i ec2types.Instance, adopted bool) {
+	if i.Placement != nil && aws.ToString(i.Placement.AvailabilityZone) != "" {
+		vm.Zone = *i.Placement.AvailabilityZone
+	}
+	if ip := aws.ToString(i.PrivateIpAddress); ip != "" {
+		vm.PrivateIP = ip
+	}
+	vm.ExecMode = job.ExecSSM
+	switch stateOf(i) {
+	case ec2types.InstanceStateNamePending:
+		vm.State = job.VMPending
+	case ec2types.InstanceStateNameRunning:
+		switch {
+		case adopted || vm.SentinelSeenAt != nil:
+			vm.State, vm.LastError = job.VMReady, ""
+		case vm.State != job.VMFailed:
+			vm.State = job.VMBootstrapping
+		}
+	case ec2types.InstanceStateNameStopping, ec2types.InstanceStateNameStopped:
+		vm.State, vm.LastError = job.VMStopped, endReason(i)
+	case ec2types.InstanceStateNameShuttingDown:
+		vm.State, vm.LastError = job.VMTerminating, endReason(i)
+	case ec2types.InstanceStateNameTerminated:
+		vm.State, vm.LastError = job.VMTerminated, endReason(i)
+	}
+}

@@ -1,0 +1,393 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
+
+	"github.com/zopday/provisioner/internal/bootstrap"
+	"github.com/zopday/provisioner/internal/cloud"
+	"github.com/zopday/provisioner/internal/cloud/lookup"
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/pipeline"
+)
+
+const (
+	// probeWait is how long one command watches for the sentinel inside the VM.
+	probeWait = 8 * time.Minute
+	// probeTimeout is how long the agent lets the command run.
+	probeTimeout = probeWait + 2*time.Minute
+	// deliveryTimeout is how long Systems Manager tries to hand it to the agent.
+	deliveryTimeout = 2 * time.Minute
+	// commandPatience is how long a command may go unanswered before another is
+	// sent: delivery, the wait in the VM, and some slack.
+	commandPatience = deliveryTimeout + probeTimeout + time.Minute
+	// agentDoubt is after how long a list of agents that shows nobody is no
+	// longer believed, and a command is tried all the same.
+	agentDoubt = time.Minute
+)
+
+// ExecCommand is what a person types to get a shell on a VM. It goes through
+// Session Manager, so IAM decides who may.
+func (p *Provider) ExecCommand(j *job.Job, vm job.VMInfo) string {
+	return fmt.Sprintf("aws ssm start-session --target %s --region %s", vm.InstanceID, j.Region)
+}
+
+// A command is a Run Command that looks at sentinels.
+type command struct {
+	ID        string
+	Instances []string // empty after a restart: the answers say whom it was sent to
+	Sent      time.Time
+}
+
+// Probe says how far each VM's bootstrap is. One command is sent to all VMs
+// whose agent is there, and waits inside them for the sentinel; later passes
+// collect it with one list. The outcome is the command's exit code alone: what
+// it prints is for people (failure kinds M4, M5, M10).
+func (p *Provider) Probe(ctx context.Context, r *pipeline.Run, vms []job.VMInfo) (map[string]cloud.Probe, error) {
+	out := map[string]cloud.Probe{}
+	for _, vm := range vms {
+		out[vm.InstanceID] = cloud.Probe{State: cloud.ProbeUnknown}
+	}
+	if r.Mode == pipeline.Plan || len(vms) == 0 {
+		return out, nil
+	}
+	ctx = view(ctx, r)
+	if r.Mode == pipeline.Verify {
+		return out, p.probeAgents(ctx, vms, out)
+	}
+	commands := recallCommands(r)
+	var live []command
+	pending := map[string]bool{}
+	for _, c := range commands {
+		busy, err := p.collect(ctx, r, c, out)
+		if err != nil {
+			return nil, err
+		}
+		if len(busy) > 0 {
+			live = append(live, c)
+		}
+		for _, id := range busy {
+			pending[id] = true
+		}
+	}
+	var idle []string
+	for id, probe := range out {
+		if id != "" && !pending[id] && probe.State != cloud.ProbeReady && probe.State != cloud.ProbeFailed {
+			idle = append(idle, id)
+		}
+	}
+	slices.Sort(idle)
+	sent, err := p.ask(ctx, r, idle, out)
+	if kerr := keepCommands(ctx, r, append(live, sent...)); err == nil {
+		err = kerr
+	}
+	return out, err
+}
+
+// probeAgents is a verify's answer: it sends no command, so that it can only
+// say that a VM which was ready still has its agent.
+func (p *Provider) probeAgents(ctx context.Context, vms []job.VMInfo, out map[string]cloud.Probe) error {
+	var ids []string
+	for _, vm := range vms {
+		ids = append(ids, vm.InstanceID)
+	}
+	online, err := p.agents(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, vm := range vms {
+		switch {
+		case !online[vm.InstanceID]:
+			out[vm.InstanceID] = cloud.Probe{State: cloud.ProbeNoAgent}
+		case vm.SentinelSeenAt != nil:
+			out[vm.InstanceID] = cloud.Probe{State: cloud.ProbeReady}
+		}
+	}
+	return nil
+}
+
+// recallCommands are the commands under way: remembered, or after a restart
+// from the ledger.
+func recallCommands(r *pipeline.Run) []command {
+	if c, ok := r.Recall("probe commands").([]command); ok {
+		return c
+	}
+	var out []command
+	for _, id := range strings.FieldsFunc(r.Job.Config.InfraConfig.BootstrapCommandID, func(c rune) bool { return c == ',' }) {
+		out = append(out, command{ID: id, Sent: r.Now()})
+	}
+	return out
+}
+
+func keepCommands(ctx context.Context, r *pipeline.Run, commands []command) error {
+	var ids []string
+	for _, c := range commands {
+		ids = append(ids, c.ID)
+	}
+	r.Remember("probe commands", commands)
+	joined := strings.Join(ids, ",")
+	if joined == r.Job.Config.InfraConfig.BootstrapCommandID {
+		return nil
+	}
+	r.Job.Config.InfraConfig.BootstrapCommandID = joined
+	return r.Save(ctx)
+}
+
+// ask sends the probe to those of the idle VMs whose agent is there.
+func (p *Provider) ask(ctx context.Context, r *pipeline.Run, idle []string, out map[string]cloud.Probe) ([]command, error) {
+	if len(idle) == 0 {
+		return nil, nil
+	}
+	online, err := p.agents(ctx, idle)
+	listed := true
+	switch {
+	case pipeline.Is(err, pipeline.Invalid, pipeline.Unknown, pipeline.Unavailable):
+		listed = false // a cloud without this list, or one that falters
+	case err != nil:
+		return nil, err
+	}
+	var there []string
+	for _, id := range idle {
+		if online[id] {
+			there = append(there, id)
+		} else if out[id].State == cloud.ProbeUnknown {
+			out[id] = noAgent
+		}
+	}
+	if len(there) == 0 {
+		// A list that shows nobody is not believed for ever.
+		if waited(r, "agents") < agentDoubt {
+			return nil, nil
+		}
+		noLonger(r, "agents")
+		there = idle
+	}
+	c, err := p.send(ctx, r, there)
+	switch {
+	case err == nil:
+		mark(out, there)
+		return []command{c}, nil
+	case !pipeline.Is(err, pipeline.NotFound):
+		return nil, err
+	case listed && len(online) == 0 || len(there) == 1:
+		return nil, nil
+	}
+	// One whose agent is not there makes Systems Manager refuse all of them.
+	var sent []command
+	for _, id := range there {
+		c, err := p.send(ctx, r, []string{id})
+		switch {
+		case pipeline.Is(err, pipeline.NotFound):
+			out[id] = noAgent
+		case err != nil:
+			return sent, err
+		default:
+			sent = append(sent, c)
+			mark(out, []string{id})
+		}
+	}
+	return sent, nil
+}
+
+var noAgent = cloud.Probe{State: cloud.ProbeNoAgent,
+	Detail: "the Systems Manager agent has not registered; it needs the instance role and outbound HTTPS to the ssm, ssmmessages and ec2messages endpoints"}
+
+func mark(out map[string]cloud.Probe, ids []string) {
+	for _, id := range ids {
+		if out[id].State != cloud.ProbeRunning {
+			out[id] = cloud.Probe{State: cloud.ProbeRunning, Detail: "asked a moment ago"}
+		}
+	}
+}
+
+func (p *Provider) send(ctx context.Context, r *pipeline.Run, ids []string) (command, error) {
+	c := command{Instances: ids, Sent: r.Now()}
+	for part := range slices.Chunk(ids, 50) { // SendCommand takes 50 IDs
+		res, err := p.ssm.SendCommand(ctx, &ssm.SendCommandInput{
+			DocumentName: aws.String("AWS-RunShellScript"), InstanceIds: part,
+			Comment:        aws.String("Waits for the bootstrap of " + r.Job.Name),
+			TimeoutSeconds: aws.Int32(int32(deliveryTimeout.Seconds())),
+			Parameters: map[string][]string{
+				"commands":         {bootstrap.ProbeScript(probeWait)},
+				"executionTimeout": {strconv.Itoa(int(probeTimeout.Seconds()))},
+			},
+		})
+		if err != nil {
+			return c, plain(err)
+		}
+		if res.Command == nil || aws.ToString(res.Command.CommandId) == "" {
+			return c, &pipeline.CloudError{Class: pipeline.Unknown, Service: "SSM", Op: "SendCommand", Message: "the answer names no command", Sent: true}
+		}
+		if c.ID != "" {
+			c.ID += ","
+		}
+		c.ID += *res.Command.CommandId
+	}
+	return c, nil
+}
+
+// agents says whose agent is online. A VM whose agent never registered is not
+// in the list at all.
+func (p *Provider) agents(ctx context.Context, ids []string) (map[string]bool, error) {
+	online := map[string]bool{}
+	for part := range slices.Chunk(ids, 50) {
+		all, err := lookup.Pages(ctx, func(ctx context.Context, token *string) ([]ssmtypes.InstanceInformation, *string, error) {
+			out, err := p.ssm.DescribeInstanceInformation(ctx, &ssm.DescribeInstanceInformationInput{
+				Filters: []ssmtypes.InstanceInformationStringFilter{{Key: aws.String("InstanceIds"), Values: part}}, NextToken: token,
+			})
+			if err != nil {
+				return nil, nil, err
+			}
+			return out.InstanceInformationList, out.NextToken, nil
+		})
+		if err != nil {
+			return nil, plain(err)
+		}
+		for _, i := range all {
+			if i.PingStatus == ssmtypes.PingStatusOnline {
+				online[aws.ToString(i.InstanceId)] = true
+			}
+		}
+	}
+	return online, nil
+}
+
+// collect takes in a command's answers, and says who has not answered yet. A
+// VM that needs another command is in neither.
+func (p *Provider) collect(ctx context.Context, r *pipeline.Run, c command, out map[string]cloud.Probe) (busy []string, err error) {
+	var all []ssmtypes.CommandInvocation
+	for id := range strings.SplitSeq(c.ID, ",") {
+		found, err := p.invocations(ctx, id, c.Instances)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	old := r.Pace.Cloud(r.Now().Sub(c.Sent)) > commandPatience
+	answered := map[string]bool{}
+	for _, inv := range all {
+		id := aws.ToString(inv.InstanceId)
+		answered[id] = true
+		if _, wanted := out[id]; !wanted {
+			continue
+		}
+		probe, ended := outcome(inv)
+		out[id] = probe
+		if !ended && !old {
+			busy = append(busy, id)
+		}
+	}
+	// A fresh command's answers take a moment to be listed at all.
+	for _, id := range c.Instances {
+		if _, wanted := out[id]; wanted && !answered[id] && r.Pace.Cloud(r.Now().Sub(c.Sent)) < deliveryTimeout {
+			out[id] = cloud.Probe{State: cloud.ProbeUnknown}
+			busy = append(busy, id)
+		}
+	}
+	return busy, nil
+}
+
+// invocations is a command's answer from each VM.
+func (p *Provider) invocations(ctx context.Context, id string, instances []string) ([]ssmtypes.CommandInvocation, error) {
+	all, err := lookup.Pages(ctx, func(ctx context.Context, token *string) ([]ssmtypes.CommandInvocation, *string, error) {
+		out, err := p.ssm.ListCommandInvocations(ctx, &ssm.ListCommandInvocationsInput{CommandId: aws.String(id), Details: true, NextToken: token})
+		if err != nil {
+			return nil, nil, err
+		}
+		return out.CommandInvocations, out.NextToken, nil
+	})
+	switch {
+	case err == nil:
+		return all, nil
+	case isUnknownCommand(err):
+		return nil, nil // forgotten, or not listed yet
+	case !pipeline.Is(err, pipeline.Invalid, pipeline.Unknown, pipeline.Unavailable) || len(instances) == 0:
+		return nil, plain(err)
+	}
+	// A cloud without the list: one by one.
+	for _, i := range instances {
+		out, err := p.ssm.GetCommandInvocation(ctx, &ssm.GetCommandInvocationInput{CommandId: aws.String(id), InstanceId: aws.String(i)})
+		if pipeline.Is(err, pipeline.NotFound) || isUnknownCommand(err) {
+			continue
+		}
+		if err != nil {
+			return nil, plain(err)
+		}
+		all = append(all, ssmtypes.CommandInvocation{
+			InstanceId: aws.String(i), Status: out.Status, StatusDetails: out.StatusDetails,
+			CommandPlugins: []ssmtypes.CommandPlugin{{ResponseCode: out.ResponseCode, Output: out.StandardOutputContent}},
+		})
+	}
+	return all, nil
+}
+
+func isUnknownCommand(err error) bool {
+	var ce *pipeline.CloudError
+	return errors.As(err, &ce) && (strings.HasPrefix(ce.Code, "InvalidCommandId") || ce.Class == pipeline.NotFound)
+}
+
+// outcome is what one VM's answer means, and whether it is the last word of
+// its command.
+func outcome(inv ssmtypes.CommandInvocation) (p cloud.Probe, ended bool) {
+	code, text := int32(0), ""
+	for _, plugin := range inv.CommandPlugins {
+		if plugin.ResponseCode != 0 {
+			code = plugin.ResponseCode
+		}
+		if o := strings.TrimSpace(aws.ToString(plugin.Output)); o != "" {
+			text = o
+		}
+	}
+	text = tail(text, bootstrap.ProbeOutputLimit)
+	switch inv.Status {
+	case ssmtypes.CommandInvocationStatusSuccess:
+		if code != bootstrap.ProbeComplete {
+			return cloud.Probe{State: cloud.ProbeRunning, Detail: fmt.Sprintf("the probe answered %d", code)}, true
+		}
+		return cloud.Probe{State: cloud.ProbeReady, Detail: text}, true
+	case ssmtypes.CommandInvocationStatusPending, ssmtypes.CommandInvocationStatusInProgress, ssmtypes.CommandInvocationStatusDelayed, ssmtypes.CommandInvocationStatusCancelling, "":
+		return cloud.Probe{State: cloud.ProbeRunning, Detail: lastLine(text)}, false
+	case ssmtypes.CommandInvocationStatusFailed:
+		switch code {
+		case bootstrap.ProbeFailed:
+			return cloud.Probe{State: cloud.ProbeFailed, Detail: text}, true
+		case bootstrap.ProbeRunning:
+			return cloud.Probe{State: cloud.ProbeRunning, Detail: lastLine(text)}, true
+		}
+		return cloud.Probe{State: cloud.ProbeRunning, Detail: fmt.Sprintf("the probe could not run: exit code %d, %s", code, or(aws.ToString(inv.StatusDetails), "no details"))}, true
+	}
+	// Timed out, undeliverable or cancelled: the VM has not said anything.
+	return cloud.Probe{State: cloud.ProbeUnknown, Detail: "the last command ended as " + or(aws.ToString(inv.StatusDetails), string(inv.Status))}, true
+}
+
+// tail is the end of a text, cut at a line where possible.
+func tail(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	s = s[len(s)-most:]
+	if _, rest, ok := strings.Cut(s, "\n"); ok {
+		s = rest
+	}
+	return "… " + s
+}
+
+func lastLine(s string) string {
+	return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
+}
+
+func or(s, alt string) string {
+	if s == "" {
+		return alt
+	}
+	return s
+}
