@@ -2,13 +2,14 @@ package observe
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/zopday/provisioner/internal/ledger"
 )
 
 // Metrics are the provisioner's numbers, in a registry of their own.
@@ -94,52 +95,48 @@ func (m *Metrics) StreamOpened() (closed func()) {
 	return m.streams.Dec
 }
 
-// Depth is how many jobs of a family are in a state.
-type Depth struct {
-	Family, Status, Phase string
-	Jobs                  int64
-}
-
-// A Queue says what waits; it is asked at every scrape.
-type Queue interface {
-	Depths(ctx context.Context) ([]Depth, error)
-	// OldestDue is how long the job that has been due longest waits for a worker.
-	OldestDue(ctx context.Context) (time.Duration, error)
-}
-
-// WatchQueue adds the numbers that only the ledger knows.
-func (m *Metrics) WatchQueue(q Queue) {
-	m.registry.MustRegister(&queueCollector{
-		q:    q,
-		jobs: prometheus.NewDesc("zopday_jobs", "Jobs by family, state and phase.", []string{"family", "status", "phase"}, nil),
-		age:  prometheus.NewDesc("zopday_queue_age_seconds", "How long the job that has been due longest waits for a worker.", nil, nil),
+// WatchLedger adds the numbers that only the ledger knows; it is asked at every
+// scrape.
+func (m *Metrics) WatchLedger(l *ledger.Ledger) {
+	m.registry.MustRegister(&ledgerCollector{
+		stats:   l.Stats,
+		jobs:    prometheus.NewDesc("zopday_jobs", "Jobs by family, state and phase.", []string{"family", "status", "phase"}, nil),
+		age:     prometheus.NewDesc("zopday_queue_age_seconds", "How long the job that has been due longest waits for a worker.", nil, nil),
+		parked:  prometheus.NewDesc("zopday_parked_jobs", "Active jobs that wait for their time.", nil, nil),
+		leased:  prometheus.NewDesc("zopday_leased_jobs", "Jobs that a worker holds.", nil, nil),
+		workers: prometheus.NewDesc("zopday_workers", "Workers that were heard within the last minute.", nil, nil),
 	})
 }
 
-type queueCollector struct {
-	q         Queue
-	jobs, age *prometheus.Desc
+type ledgerCollector struct {
+	stats                              func(context.Context) (ledger.Stats, error)
+	jobs, age, parked, leased, workers *prometheus.Desc
 }
 
-func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
-	ch <- c.jobs
-	ch <- c.age
+func (c *ledgerCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.jobs, c.age, c.parked, c.leased, c.workers} {
+		ch <- d
+	}
 }
 
 // scrapeLimit keeps a database that does not answer from holding up a scrape.
 const scrapeLimit = 3 * time.Second
 
-func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
+func (c *ledgerCollector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
 	defer cancel()
-	depths, err := c.q.Depths(ctx)
-	age, aerr := c.q.OldestDue(ctx)
-	if err := errors.Join(err, aerr); err != nil {
+	s, err := c.stats(ctx)
+	if err != nil {
 		ch <- prometheus.NewInvalidMetric(c.jobs, err)
 		return
 	}
-	for _, d := range depths {
-		ch <- prometheus.MustNewConstMetric(c.jobs, prometheus.GaugeValue, float64(d.Jobs), d.Family, d.Status, d.Phase)
+	for _, n := range s.Counts {
+		ch <- prometheus.MustNewConstMetric(c.jobs, prometheus.GaugeValue, float64(n.Jobs), string(n.ResourceType), string(n.Status), string(n.Phase))
 	}
-	ch <- prometheus.MustNewConstMetric(c.age, prometheus.GaugeValue, age.Seconds())
+	for _, g := range []struct {
+		desc  *prometheus.Desc
+		value float64
+	}{{c.age, s.QueueAge.Seconds()}, {c.parked, float64(s.Parked)}, {c.leased, float64(s.Leased)}, {c.workers, float64(s.Workers)}} {
+		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.value)
+	}
 }

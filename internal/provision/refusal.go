@@ -35,6 +35,7 @@ type Refusal struct {
 	Message string           // what is wrong
 	Hint    string           // what to do
 	Fields  []job.FieldError // the fields at fault
+	Job     string           // the job that stands in the way, if one does
 	Cause   error            // for the log
 }
 

@@ -1,0 +1,118 @@
+package provision
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/zopday/provisioner/internal/access"
+	"github.com/zopday/provisioner/internal/audit"
+	"github.com/zopday/provisioner/internal/db"
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/ledger"
+)
+
+// subjectTypes says what a job of each family acts on, and the prefix of its ID.
+var subjectTypes = map[job.ResourceType]struct{ name, prefix string }{
+	job.Cluster:   {"cluster", "clu"},
+	job.Datastore: {"datastore", "dst"},
+	job.Cache:     {"cache", "cch"},
+	job.Network:   {"network", "net"},
+	job.VM:        {"vm_pool", "vmp"},
+	job.Component: {"component_release", "rel"},
+}
+
+var keyRE = regexp.MustCompile(`^[!-~]{1,255}$`)
+
+// errReplayed ends a create whose idempotency key stands for a job already.
+var errReplayed = errors.New("the request was carried out before")
+
+// Create makes a job: a draft, or queued at once. With an idempotency key, the
+// same request again returns the same job, and another one with the same key is
+// refused; created is false for a job that was there before.
+func (s *Service) Create(ctx context.Context, r CreateRequest, key string) (v *JobView, created bool, err error) {
+	if key != "" && !keyRE.MatchString(key) {
+		return nil, false, s.refused(ctx, access.JobCreate, "", invalid(job.FieldError{Field: "Idempotency-Key", Message: "is not a key", Fix: "use 1 to 255 printable characters without spaces"}))
+	}
+	digest, err := digestOf(r)
+	if err != nil {
+		return nil, false, err
+	}
+	var j *job.Job
+	var before string
+	err = s.mutate(ctx, access.JobCreate, "", func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
+		var err error
+		before = ""
+		if j, err = s.newJob(r); err != nil {
+			return audit.Entry{}, err
+		}
+		j.ID, j.OrgID, j.CreatedBy = job.NewID("job"), p.OrgID, p.Actor
+		subject := subjectTypes[j.ResourceType]
+		j.SubjectType, j.SubjectID = subject.name, job.NewID(subject.prefix)
+		if key != "" {
+			rec, err := s.Ledger.IdempotencyPut(ctx, tx, p.OrgID, key, digest, j.ID)
+			if err != nil {
+				return audit.Entry{}, err
+			}
+			if rec.JobID != j.ID {
+				before = rec.JobID
+				return audit.Entry{}, replay(rec, digest)
+			}
+		}
+		return s.insert(ctx, tx, j, r.Submit)
+	})
+	switch {
+	case errors.Is(err, errReplayed):
+		v, err = s.Get(ctx, before)
+		return v, false, err
+	case err != nil:
+		return nil, false, err
+	}
+	s.wake(ctx, j)
+	v, err = s.view(ctx, j)
+	return v, true, err
+}
+
+func replay(rec *ledger.IdempotencyRecord, digest string) error {
+	if rec.BodyHash == digest {
+		return errReplayed
+	}
+	return &Refusal{Kind: KeyReused, Job: rec.JobID,
+		Message: fmt.Sprintf("the idempotency key stands for another request, which made job %s", rec.JobID),
+		Hint:    "Use a new key for a new request. To have the same job again, send the same body.",
+		Fields:  []job.FieldError{{Field: "Idempotency-Key", Message: "was used with another body", Fix: "use a new key"}}}
+}
+
+func (s *Service) insert(ctx context.Context, tx db.Q, j *job.Job, submit bool) (audit.Entry, error) {
+	message := "created as a draft"
+	if submit {
+		to, err := job.Next(j.State(), job.Submit)
+		if err != nil {
+			return audit.Entry{}, err
+		}
+		j.Status, j.Phase = to.Status, to.Phase
+		message = "created and queued"
+	}
+	if err := s.Ledger.Insert(ctx, tx, j); err != nil {
+		return audit.Entry{}, err
+	}
+	err := s.Ledger.AddEvents(ctx, tx, j.OrgID, j.ID, job.Event{Type: "job.status", Run: j.Run, Message: message + " by " + j.CreatedBy})
+	return audit.Entry{ResourceID: j.ID, Detail: map[string]any{
+		"name": j.Name, "resourceType": string(j.ResourceType), "provider": string(j.Provider), "mode": string(j.Mode), "submitted": submit,
+	}}, err
+}
+
+// digestOf is a hash of what a request says: spacing, order of keys and spelled
+// out defaults of the encoding do not make it another one.
+func digestOf(r CreateRequest) (string, error) {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return "", fmt.Errorf("request: %w", err)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,290 @@
+package provision
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/zopday/provisioner/internal/access"
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/steps"
+)
+
+// usedBy says which step first turns a part of a VM spec into something at the
+// cloud. stepValidate is left out: it looks at everything and runs every time.
+var usedBy = map[string]string{
+	"network":                  steps.CreateNetwork,
+	"existing":                 steps.CreateNetwork,
+	"bootstrap":                steps.CreateLaunchTemplate,
+	"startupScript":            steps.CreateLaunchTemplate,
+	"pool.size":                steps.CreateLaunchTemplate,
+	"pool.instanceType":        steps.CreateLaunchTemplate,
+	"pool.image":               steps.CreateLaunchTemplate,
+	"pool.diskGiB":             steps.CreateLaunchTemplate,
+	"pool.mode":                steps.CreateVMs,
+	"pool.count":               steps.CreateVMs,
+	"pool.min":                 steps.CreateVMs,
+	"pool.desired":             steps.CreateVMs,
+	"pool.max":                 steps.CreateVMs,
+	"adopt":                    steps.CreateVMs,
+	"loadBalancer.type":        steps.CreateLoadBalancer,
+	"loadBalancer.scheme":      steps.CreateLoadBalancer,
+	"loadBalancer.port":        steps.CreateLoadBalancer,
+	"loadBalancer.healthCheck": steps.CreateTargetGroup,
+	"loadBalancer.plainHTTP":   steps.CreateListener,
+	"loadBalancer.certificate": steps.CreateListener,
+	"loadBalancer.dns":         steps.CreateDNSRecord,
+}
+
+const healthCheck = "loadBalancer.healthCheck"
+
+// stepsUsing lists the steps that use a part of the spec, or parts within it.
+func stepsUsing(path string) []string {
+	found := map[string]bool{}
+	for p, step := range usedBy {
+		if p == path || strings.HasPrefix(path, p+".") || strings.HasPrefix(p, path+".") {
+			found[step] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// edit changes what was asked for, as far as the job's state allows. It returns
+// the paths that changed.
+func (s *Service) edit(j *job.Job, r PatchRequest, past *history) (note string, paths []string, err error) {
+	if err := customerDatabase(j, r); err != nil {
+		return "", nil, err
+	}
+	spec := j.Config.Spec
+	if r.Config != nil && len(r.Config.Spec) > 0 {
+		if spec, err = merge(j.Config.Spec, r.Config.Spec); err != nil {
+			return "", nil, err
+		}
+	}
+	if paths, err = changedPaths(j.Config.Spec, spec); err != nil {
+		return "", nil, err
+	}
+	before := *j
+	switch {
+	case j.Status == job.Draft:
+		editDraft(j, r)
+	case r.Name != nil || r.Mode != nil || r.CloudAccountID != nil || r.Region != nil || r.Labels != nil:
+		return "", nil, refuse(WrongState, "Duplicate the job with the new values, then tear this one down.",
+			"the job is %s; its name, mode, account, region and labels can be changed only while it is a draft", j.Status)
+	case j.Status == job.Failed && j.Phase != job.PhaseTeardown:
+		if err := editFailed(j, paths, past); err != nil {
+			return "", nil, err
+		}
+	case j.Status == job.Completed:
+		if err := editFinished(j, paths); err != nil {
+			return "", nil, err
+		}
+	case j.State().Active():
+		return "", nil, refuse(WrongState, "Wait until it has come to rest, or cancel it with DELETE.", "the job is %s", j.Status)
+	default:
+		return "", nil, refuse(WrongState, "Create a new job.", "the job is %s (phase %s) and is not built up again", j.Status, j.Phase)
+	}
+	j.Config.Spec = spec
+	if err := s.check(j); err != nil {
+		return "", nil, err
+	}
+	for i := range paths {
+		paths[i] = "config.spec." + paths[i]
+	}
+	paths = append(paths, changedFields(&before, j)...)
+	if len(paths) == 0 {
+		return "", nil, nil
+	}
+	j.SpecRevision++
+	if j.Status == job.Queued {
+		return "health check changed, update asked for", paths, nil
+	}
+	return "edited", paths, nil
+}
+
+func editDraft(j *job.Job, r PatchRequest) {
+	if r.Name != nil {
+		j.Name = *r.Name
+	}
+	if r.Mode != nil {
+		j.Mode = *r.Mode
+	}
+	if r.CloudAccountID != nil {
+		j.CloudAccountID = *r.CloudAccountID
+	}
+	if r.Region != nil {
+		j.Region = *r.Region
+	}
+	if r.Labels != nil {
+		j.Labels = r.Labels
+	}
+}
+
+func changedFields(a, b *job.Job) []string {
+	var out []string
+	for _, f := range []struct {
+		name string
+		same bool
+	}{
+		{"name", a.Name == b.Name}, {"mode", a.Mode == b.Mode}, {"cloudAccountId", a.CloudAccountID == b.CloudAccountID},
+		{"region", a.Region == b.Region}, {"labels", maps.Equal(a.Labels, b.Labels)},
+	} {
+		if !f.same {
+			out = append(out, f.name)
+		}
+	}
+	return out
+}
+
+// A history is what a job's steps did and made, as of one version of it.
+type history struct {
+	version int64
+	rows    []job.StepState
+	objects []job.Object
+}
+
+// history reads what an edit has to respect, outside of its transaction.
+func (s *Service) history(ctx context.Context, policy access.Policy, ref string) (*history, error) {
+	p, err := access.Require(ctx, policy)
+	if err != nil {
+		return nil, s.refused(ctx, policy, ref, err)
+	}
+	j, err := s.find(ctx, p.OrgID, ref, false)
+	if err != nil {
+		return nil, s.refused(ctx, policy, ref, err)
+	}
+	h := &history{version: j.Version}
+	if h.rows, err = s.Ledger.Steps(ctx, p.OrgID, j.ID); err != nil {
+		return nil, err
+	}
+	h.objects, err = s.Ledger.Objects(ctx, p.OrgID, j.ID)
+	return h, err
+}
+
+// editFailed lets a failed job's spec change where no finished step used it.
+func editFailed(j *job.Job, paths []string, past *history) error {
+	if past.version != j.Version {
+		return refuse(WrongState, "Send the request again.", "the job was changed at the same moment")
+	}
+	done, made := map[string]bool{}, map[string]int{}
+	for _, row := range past.rows {
+		// A later run downwards undoes what an earlier one did.
+		if row.Status == job.StepDone {
+			done[row.Name] = row.Direction == job.Up
+		}
+	}
+	for _, o := range past.objects {
+		if o.State == job.ObjectCreated || o.State == job.ObjectIntended {
+			made[o.Step]++
+		}
+	}
+	var fields []job.FieldError
+	for _, path := range paths {
+		if within(path, healthCheck) {
+			if done[steps.CreateTargetGroup] {
+				j.Run++ // the next run goes through every step again; only this differs
+				done[steps.CreateTargetGroup] = false
+			}
+			continue
+		}
+		for _, step := range stepsUsing(path) {
+			if done[step] || made[step] > 0 && !countOf(path) {
+				fields = append(fields, job.FieldError{Field: "config.spec." + path, Message: step + " has used it already",
+					Fix: "leave it as it is; to change it, tear the job down and create another"})
+				break
+			}
+		}
+		forget(&j.Config.InfraConfig, path)
+	}
+	if len(fields) > 0 {
+		return invalid(fields...)
+	}
+	return nil
+}
+
+// countOf reports whether a path is a number of VMs, which may grow while some
+// of them exist.
+func countOf(path string) bool {
+	return path == "pool.count" || path == "pool.min" || path == "pool.desired" || path == "pool.max"
+}
+
+func within(path, of string) bool { return path == of || strings.HasPrefix(path, of+".") }
+
+// forget drops what stepValidate resolved from a part of the spec that changed.
+func forget(c *job.InfraConfig, path string) {
+	switch {
+	case within(path, "pool.size"), within(path, "pool.instanceType"), within(path, "pool.image"), path == "pool":
+		c.InstanceType, c.ImageID, c.ImageName, c.RootDevice = "", "", "", ""
+	case within(path, "network"), within(path, "existing"):
+		c.Zones = nil
+	}
+}
+
+// editFinished lets the health check of a finished job's load balancer change,
+// and nothing else: it begins an update that brings the target group into line.
+func editFinished(j *job.Job, paths []string) error {
+	lb, err := j.LoadBalancer()
+	if err != nil {
+		return err
+	}
+	if len(paths) == 0 {
+		return nil
+	}
+	var fields []job.FieldError
+	for _, path := range paths {
+		switch {
+		case within(path, healthCheck) && lb != nil && j.Owns():
+		case within(path, "loadBalancer") && j.Owns():
+			fields = append(fields, job.FieldError{Field: "config.spec." + path, Message: "a finished job's load balancer is not rebuilt by an edit",
+				Fix: `detach it with {"vmOp":"detach_lb"}, then attach the new one with {"vmOp":"attach_lb"}`})
+		default:
+			fields = append(fields, job.FieldError{Field: "config.spec." + path, Message: "cannot be changed on a finished job: VMs are not resized or rebuilt in place",
+				Fix: "create another job and tear this one down"})
+		}
+	}
+	if len(fields) > 0 {
+		return invalid(fields...)
+	}
+	if err := move(j, job.Operate); err != nil {
+		return err
+	}
+	j.VMOp, j.Run, j.CurrentStep = job.AttachLB, j.Run+1, ""
+	return nil
+}
+
+// consoleCommands is what the clouds' own command lines call a change of a
+// datastore.
+var consoleCommands = map[job.ResourceType]map[job.Provider]string{
+	job.Datastore: {
+		job.AWS:   "aws rds modify-db-instance --db-instance-identifier %s",
+		job.GCP:   "gcloud sql instances patch %s",
+		job.Azure: "az mysql flexible-server update --name %[1]s (or az postgres flexible-server update --name %[1]s)",
+	},
+	job.Cache: {
+		job.AWS:   "aws elasticache modify-replication-group --replication-group-id %s",
+		job.GCP:   "gcloud redis instances update %s",
+		job.Azure: "az redisenterprise update --cluster-name %s",
+	},
+}
+
+// customerDatabase refuses every change of a datastore that exists.
+func customerDatabase(j *job.Job, r PatchRequest) error {
+	commands := consoleCommands[j.ResourceType]
+	if commands == nil || j.Status == job.Draft || r.Config == nil || len(r.Config.Spec) == 0 {
+		return nil
+	}
+	var touched map[string]json.RawMessage
+	if err := json.Unmarshal(r.Config.Spec, &touched); err != nil {
+		return refuse(Malformed, "Send an object.", "config.spec is not an object")
+	}
+	refusal := &Refusal{Kind: CustomerDatabase,
+		Message: fmt.Sprintf("%s is a %s: the provisioner never changes its tier, class, storage, version, replicas or flags, even one that it created; that stays with those who run it", j.Name, j.ResourceType),
+		Hint:    "Change it with the cloud's own command: " + fmt.Sprintf(commands[j.Provider], j.Name)}
+	for _, k := range slices.Sorted(maps.Keys(touched)) {
+		refusal.Fields = append(refusal.Fields, job.FieldError{Field: "config.spec." + clip(k), Message: "is not changed by the provisioner", Fix: "use the cloud's own command"})
+	}
+	return refusal
+}

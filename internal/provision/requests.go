@@ -1,0 +1,194 @@
+package provision
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/zopday/provisioner/internal/job"
+)
+
+// A CreateRequest is a job as a person asks for it: the body of a POST, a job
+// file, the wizard's file view.
+type CreateRequest struct {
+	Kind           job.Kind          `json:"kind,omitempty" enum:"provisioning" doc:"provisioning (default)"`
+	ResourceType   job.ResourceType  `json:"resourceType" enum:"vm" doc:"The resource family"`
+	Provider       job.Provider      `json:"provider" enum:"aws" doc:"The cloud"`
+	Mode           job.Mode          `json:"mode,omitempty" enum:"create,create_in_existing,adopt" doc:"create (default): everything is made, and all of it is deleted again; create_in_existing: inside a network that you name; adopt: nothing is made"`
+	Name           string            `json:"name" doc:"1 to 63 of a-z, 0-9 and hyphen; unique per resource type among live jobs"`
+	CloudAccountID string            `json:"cloudAccountId,omitempty" doc:"default, if left out"`
+	Region         string            `json:"region" doc:"The cloud's own name, such as us-east-1"`
+	Labels         map[string]string `json:"labels,omitempty" doc:"Become tags or labels of everything that the job makes"`
+	Config         ConfigRequest     `json:"config,omitempty" doc:"What is asked for"`
+	Submit         bool              `json:"submit,omitempty" doc:"true: queue the job at once; otherwise it stays a draft until PATCH {\"status\":\"queued\"}"`
+}
+
+// ConfigRequest holds the spec, whose schema depends on the resource type.
+type ConfigRequest struct {
+	Spec json.RawMessage `json:"spec,omitempty" doc:"The spec of the resource type"`
+}
+
+// A PatchRequest is one change of a job. It does one thing at a time: submit, a
+// vmOp, or an edit.
+type PatchRequest struct {
+	Status         *job.Status       `json:"status,omitempty" enum:"queued" doc:"queued: submit a draft"`
+	VMOp           *job.VMOp         `json:"vmOp,omitempty" enum:"attach_lb,detach_lb" doc:"Attach or detach a load balancer on a finished VM job; attach_lb may bring config.spec.loadBalancer"`
+	Name           *string           `json:"name,omitempty" doc:"Drafts only"`
+	Mode           *job.Mode         `json:"mode,omitempty" doc:"Drafts only"`
+	CloudAccountID *string           `json:"cloudAccountId,omitempty" doc:"Drafts only"`
+	Region         *string           `json:"region,omitempty" doc:"Drafts only"`
+	Labels         map[string]string `json:"labels,omitempty" doc:"Drafts only; replaces all labels"`
+	Config         *ConfigRequest    `json:"config,omitempty" doc:"A JSON Merge Patch (RFC 7396) of the spec. Drafts: any field. Failed jobs: fields that no finished step used. Finished jobs: the load balancer's health check"`
+}
+
+// edits reports whether the patch changes what was asked for.
+func (p PatchRequest) edits() bool {
+	return p.Name != nil || p.Mode != nil || p.CloudAccountID != nil || p.Region != nil || p.Labels != nil || p.Config != nil
+}
+
+// newJob makes a job of a request: a draft that was checked, with everything
+// that the user left out as it stands by default.
+func (s *Service) newJob(r CreateRequest) (*job.Job, error) {
+	j := &job.Job{
+		Kind: r.Kind, ResourceType: r.ResourceType, Provider: r.Provider, Mode: r.Mode, Name: r.Name,
+		CloudAccountID: or(r.CloudAccountID, "default"), Region: r.Region, Labels: r.Labels,
+		Status: job.Draft, Phase: job.PhaseProvision, Run: 1,
+		Config: job.Config{Spec: r.Config.Spec},
+	}
+	if j.Kind == "" {
+		j.Kind = job.Provisioning
+	}
+	if j.Mode == "" {
+		j.Mode = job.ModeCreate
+	}
+	if len(j.Config.Spec) == 0 {
+		j.Config.Spec = json.RawMessage("{}")
+	}
+	if err := s.check(j); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// previewAzure is what an Azure VM job is told while the feature gate is off.
+var previewAzure = job.FieldError{
+	Field:   "provider",
+	Message: "VMs on Azure (VM scale sets, VMSS) are in preview and off by default, behind the feature gate AzureVMSS; nothing was created",
+	Fix:     "use aws; the preview is followed in the release notes at https://github.com/zopday/provisioner/releases, under AzureVMSS",
+}
+
+// check validates everything about a job that needs no cloud.
+func (s *Service) check(j *job.Job) error {
+	if j.ResourceType == job.VM && j.Provider == job.Azure {
+		return invalid(previewAzure)
+	}
+	var spec job.VMSpec
+	var fields []job.FieldError
+	if j.ResourceType == job.VM {
+		// Found here with the whole path of each, and all of them at once.
+		fields = decodeAt(j.Config.Spec, "config.spec", &spec)
+	}
+	misread := len(fields) > 0
+	if !slices.Contains(s.Accounts, j.CloudAccountID) {
+		fields = append(fields, job.FieldError{Field: "cloudAccountId", Message: fmt.Sprintf("%.60q is not a cloud account here", j.CloudAccountID), Fix: "use " + s.Accounts[0]})
+	}
+	var bad *job.Invalid
+	switch err := j.Validate(); {
+	case errors.As(err, &bad):
+		for _, f := range bad.Fields {
+			if !misread || !strings.HasPrefix(f.Field, "config.spec") {
+				fields = append(fields, f)
+			}
+		}
+	case err != nil:
+		return err
+	}
+	if len(fields) > 0 {
+		return invalid(fields...)
+	}
+	return nil
+}
+
+// merge applies a JSON Merge Patch (RFC 7396) to a spec.
+func merge(spec, patch json.RawMessage) (json.RawMessage, error) {
+	if len(spec) == 0 {
+		spec = json.RawMessage("{}")
+	}
+	base, err := parse(spec)
+	if err != nil {
+		return nil, err
+	}
+	change, err := parse(patch)
+	if err != nil {
+		return nil, err
+	}
+	out, err := json.Marshal(mergeValue(base, change))
+	if err != nil {
+		return nil, fmt.Errorf("merged spec: %w", err)
+	}
+	return out, nil
+}
+
+func mergeValue(base, change any) any {
+	c, ok := change.(map[string]any)
+	if !ok {
+		return change
+	}
+	b, ok := base.(map[string]any)
+	if !ok {
+		b = map[string]any{}
+	}
+	out := map[string]any{}
+	for k, v := range b {
+		out[k] = v
+	}
+	for k, v := range c {
+		if v == nil {
+			delete(out, k)
+		} else {
+			out[k] = mergeValue(out[k], v)
+		}
+	}
+	return out
+}
+
+// changedPaths lists the leaves in which two specs differ, by their paths.
+func changedPaths(before, after json.RawMessage) ([]string, error) {
+	a, err := parse(before)
+	if err != nil {
+		return nil, err
+	}
+	b, err := parse(after)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	diff("", a, b, &paths)
+	return paths, nil
+}
+
+func diff(path string, a, b any, paths *[]string) {
+	am, aok := a.(map[string]any)
+	bm, bok := b.(map[string]any)
+	if !aok || !bok {
+		x, xerr := json.Marshal(a)
+		y, yerr := json.Marshal(b)
+		if xerr != nil || yerr != nil || !bytes.Equal(x, y) {
+			*paths = append(*paths, path)
+		}
+		return
+	}
+	keys := sortedKeys(am)
+	for k := range bm {
+		if _, both := am[k]; !both {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		diff(join(path, k), am[k], bm[k], paths)
+	}
+}
