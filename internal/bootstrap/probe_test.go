@@ -69,7 +69,7 @@ func TestProbe(t *testing.T) {
 				_ = holder.Wait()
 			})
 			for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-				if code, _ := g.sh("flock -n /run/zopday/lock true", 0); code != 0 {
+				if code, _ := g.sh("flock -n /run/zopday/lock true"); code != 0 {
 					break
 				}
 				if time.Now().After(deadline) {
@@ -82,7 +82,7 @@ func TestProbe(t *testing.T) {
 			t.Parallel()
 			g := newGuest(t, OSUbuntu)
 			tc.set(g)
-			code, out := g.sh(ProbeScript(0), 0)
+			code, out := g.sh(ProbeScript(0))
 			if code != tc.code {
 				t.Errorf("exit %d, want %d: %s", code, tc.code, out)
 			}
@@ -109,7 +109,7 @@ func TestProbeWaits(t *testing.T) {
 		g := newGuest(t, OSUbuntu)
 		time.AfterFunc(1500*time.Millisecond, func() { g.write(SentinelPath, "", 0o644) })
 		begin := time.Now()
-		code, out := g.sh(ProbeScript(40*time.Second), 0)
+		code, out := g.sh(ProbeScript(40 * time.Second))
 		if took := time.Since(begin); code != ProbeComplete || took < time.Second || took > 20*time.Second {
 			t.Errorf("exit %d after %s: %s", code, took, out)
 		}
@@ -118,7 +118,7 @@ func TestProbeWaits(t *testing.T) {
 		t.Parallel()
 		g := newGuest(t, OSUbuntu)
 		time.AfterFunc(1500*time.Millisecond, func() { g.write(FailedPath, "step=extra\nexit=1\n", 0o644) })
-		code, out := g.sh(ProbeScript(40*time.Second), 0)
+		code, out := g.sh(ProbeScript(40 * time.Second))
 		if code != ProbeFailed {
 			t.Errorf("exit %d: %s", code, out)
 		}
@@ -127,7 +127,7 @@ func TestProbeWaits(t *testing.T) {
 		t.Parallel()
 		g := newGuest(t, OSUbuntu)
 		begin := time.Now()
-		code, out := g.sh(ProbeScript(1500*time.Millisecond), 0)
+		code, out := g.sh(ProbeScript(1500 * time.Millisecond))
 		if took := time.Since(begin); code != ProbeRunning || took < time.Second || took > 20*time.Second {
 			t.Errorf("exit %d after %s: %s", code, took, out)
 		}
@@ -138,18 +138,17 @@ func TestProbeWaits(t *testing.T) {
 func TestProbeFollowsTheScript(t *testing.T) {
 	t.Parallel()
 	g := newGuest(t, OSUbuntu)
-	g.env = append(g.env, "ZOP_WORK=60")
 	g.fault("docker pull*", "hang", 1)
 	runcmd := g.lay(shapes["ubuntu aws"])
 	g.cloudInit("status: running\n", 0)
-	code, out := g.sh(ProbeScript(0), 0)
+	code, out := g.sh(ProbeScript(0))
 	if code != ProbeRunning {
 		t.Errorf("before: exit %d: %s", code, out)
 	}
 	cmd := g.command(runcmd)
 	g.must(cmd.Start())
 	g.waitForCall("docker pull")
-	code, out = g.sh(ProbeScript(0), 0)
+	code, out = g.sh(ProbeScript(0))
 	if code != ProbeRunning || !strings.Contains(out, "step nginx-pull") {
 		t.Errorf("during: exit %d: %s", code, out)
 	}
@@ -158,13 +157,13 @@ func TestProbeFollowsTheScript(t *testing.T) {
 	g.waitForEnd()
 	g.cloudInit("status: error\nextended_status: error - done\n", 1)
 	g.write("run/cloud-init/result.json", "{}", 0o644)
-	if code, out = g.sh(ProbeScript(0), 0); code != ProbeFailed || !strings.Contains(out, "step nginx-pull") {
+	if code, out = g.sh(ProbeScript(0)); code != ProbeFailed || !strings.Contains(out, "step nginx-pull") {
 		t.Errorf("killed: exit %d: %s", code, out)
 	}
 	g.noFaults()
 	g.wantComplete(g.laterBoot())
 	g.cloudInit("status: done\n", 0)
-	if code, out = g.sh(ProbeScript(0), 0); code != ProbeComplete {
+	if code, out = g.sh(ProbeScript(0)); code != ProbeComplete {
 		t.Errorf("after: exit %d: %s", code, out)
 	}
 }
