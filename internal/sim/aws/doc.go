@@ -1,0 +1,38 @@
+// Package aws is a simulated AWS: one HTTP handler that speaks the wire protocols of EC2, IAM, STS, Systems Manager,
+// Service Quotas, Route 53, Elastic Load Balancing v2, Auto Scaling and Certificate Manager, for use with
+// AWS_ENDPOINT_URL. State, faults, clock and books are those of a [sim.World].
+//
+// # Adding a service
+//
+// A service is a [sim.Service] (its state, objects and events) and an api, the table of its operations:
+//
+//	func newThing(c *Cloud) *thing {
+//		t := &thing{cloud: c}
+//		c.World.Register(t)
+//		c.add(&api{
+//			service:   "thing",       // the name in the SigV4 credential scope
+//			protocol:  queryProtocol, // ec2Protocol, queryProtocol, jsonProtocol or restXMLProtocol
+//			namespace: "http://thing.amazonaws.com/doc/2010-05-08/", // JSON: the X-Amz-Target prefix
+//			encode:    func(out any) ([]byte, error) { … },
+//			ops:       map[string]operation{"CreateThing": t.create, "DescribeThings": t.describe},
+//		})
+//		return t
+//	}
+//
+// and a line in addServices. An operation gets a *request and answers a value for encode, or an error; a *Error is
+// rendered in the protocol's own envelope, anything else is an InternalFailure. It runs with the world locked. It names
+// the objects it is about with r.Touch(ids…), and those that it makes or sets in motion with r.Make(ids…); the books and
+// the faults live on that. Operations named Describe…, Get…, List… and the like count as reads; reads in api.reads do
+// too.
+//
+// What encode returns: the inner elements of the answer (query protocols; the front end adds envelope and request ID), or
+// the whole body (JSON, REST-XML). An operation may also answer a *httpReply to set status and headers.
+//
+// Time is c.World.Now(), identifiers come from c.World.Hex, delayed changes from c.World.After("aws", …). Reads hide fresh
+// objects with c.World.Visible. Quotas are declared with c.World.DefineQuota and read with c.quota.
+//
+// # What EC2 offers to the other services
+//
+// See ec2_internal.go (subnets, security groups, network interfaces, launching and terminating instances, launch
+// templates) and guest.go (what runs inside an instance). What EC2 needs of others are the function fields in hooks.
+package aws

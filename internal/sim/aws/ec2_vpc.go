@@ -1,0 +1,424 @@
+package aws
+
+import (
+	"net/netip"
+	"strconv"
+	"time"
+)
+
+// cidrState is the state of an association of an address block.
+type cidrState struct {
+	State string `ec2:"state"`
+}
+
+// CidrAssociation is an IPv4 block of a VPC.
+type CidrAssociation struct {
+	AssociationID string    `ec2:"associationId"`
+	CidrBlock     string    `ec2:"cidrBlock"`
+	State         cidrState `ec2:"cidrBlockState"`
+}
+
+// Vpc is a virtual network.
+type Vpc struct {
+	VpcID           string            `ec2:"vpcId"`
+	OwnerID         string            `ec2:"ownerId"`
+	Status          string            `ec2:"state"`
+	CidrBlock       string            `ec2:"cidrBlock"`
+	Associations    []CidrAssociation `ec2:"cidrBlockAssociationSet"`
+	DhcpOptionsID   string            `ec2:"dhcpOptionsId"`
+	InstanceTenancy string            `ec2:"instanceTenancy"`
+	IsDefault       bool              `ec2:"isDefault"`
+	meta
+
+	DNSSupport, DNSHostnames, NetworkAddressUsageMetrics bool
+}
+
+func (v *Vpc) ident() string { return v.VpcID }
+func (v *Vpc) kind() string  { return "vpc" }
+func (v *Vpc) placed() (string, []string, bool) {
+	return v.Status, nil, false
+}
+
+func (v *Vpc) attr(name string) ([]string, bool) {
+	switch name {
+	case "vpc-id":
+		return []string{v.VpcID}, true
+	case "state":
+		return []string{v.Status}, true
+	case "cidr", "cidr-block", "cidrBlock":
+		return []string{v.CidrBlock}, true
+	case "cidr-block-association.cidr-block":
+		var out []string
+		for _, a := range v.Associations {
+			out = append(out, a.CidrBlock)
+		}
+		return out, true
+	case "cidr-block-association.association-id", "cidr-block-association.state":
+		var out []string
+		for _, a := range v.Associations {
+			if name == "cidr-block-association.state" {
+				out = append(out, a.State.State)
+			} else {
+				out = append(out, a.AssociationID)
+			}
+		}
+		return out, true
+	case "dhcp-options-id":
+		return []string{v.DhcpOptionsID}, true
+	case "is-default", "isDefault":
+		return []string{strconv.FormatBool(v.IsDefault)}, true
+	case "owner-id":
+		return []string{v.OwnerID}, true
+	}
+	return nil, false
+}
+
+// blocks are the IPv4 ranges of a VPC.
+func (v *Vpc) blocks() []netip.Prefix {
+	var out []netip.Prefix
+	for _, a := range v.Associations {
+		if p, err := netip.ParsePrefix(a.CidrBlock); err == nil && (a.State.State == "associated" || a.State.State == "associating") {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// parseCIDR reads an IPv4 block. EC2 masks host bits away silently ("If you specify a CIDR block that's not in its
+// canonical form, we modify it", CreateVpc and CreateSubnet in the API reference).
+func parseCIDR(s, parameter string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(s)
+	if err != nil || !p.Addr().Is4() {
+		return netip.Prefix{}, refuse("InvalidParameterValue", "Value (%s) for parameter %s is invalid. This is not a valid CIDR block.", s, parameter)
+	}
+	return p.Masked(), nil
+}
+
+type createVpcIn struct {
+	CidrBlock        string
+	InstanceTenancy  string
+	TagSpecification []tagSpec
+	Ipv4IpamPoolID   string `q:"Ipv4IpamPoolId"`
+}
+
+// createdVpc is the answer of CreateVpc, which has an element that DescribeVpcs leaves out.
+type createdVpc struct {
+	Vpc
+	Ipv6 []struct{} `ec2:"ipv6CidrBlockAssociationSet"`
+}
+
+func (e *EC2) createVpc(r *request, in createVpcIn) (any, error) {
+	if in.CidrBlock == "" {
+		return nil, missing("cidrBlock")
+	}
+	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock")
+	if err != nil {
+		return nil, err
+	}
+	if cidr.Bits() < 16 || cidr.Bits() > 28 {
+		return nil, refuse("InvalidVpc.Range", "The CIDR '%s' is invalid.", in.CidrBlock)
+	}
+	switch in.InstanceTenancy {
+	case "":
+		in.InstanceTenancy = "default"
+	case "default", "dedicated":
+	default:
+		return nil, refuse("InvalidParameterValue", "Value (%s) for parameter instanceTenancy is invalid.", in.InstanceTenancy)
+	}
+	tags, err := tagsFor(in.TagSpecification, "vpc")
+	if err != nil {
+		return nil, err
+	}
+	sc := e.in(r.scope())
+	if len(sc.Vpcs) >= int(e.cloud.quota(r.scope(), "vpc", quotaVpcs)) {
+		return nil, refuse("VpcLimitExceeded", "The maximum number of VPCs has been reached.")
+	}
+	v := &Vpc{VpcID: e.cloud.hex17("vpc-"), OwnerID: r.Account, Status: "pending", CidrBlock: cidr.String(), DhcpOptionsID: sc.DhcpOptionsID,
+		InstanceTenancy: in.InstanceTenancy, DNSSupport: true, meta: e.fresh(tags)}
+	v.Associations = []CidrAssociation{{e.cloud.hex17("vpc-cidr-assoc-"), cidr.String(), cidrState{"associated"}}}
+	sc.Vpcs[v.VpcID] = v
+	e.furnishVpc(sc, v, func(prefix string) string { return e.cloud.hex17(prefix) }, e.fresh)
+	r.Make(v.VpcID)
+	e.later(sc, 1500*time.Millisecond, v.VpcID, "available")
+	return struct {
+		Vpc createdVpc `ec2:"vpc"`
+	}{createdVpc{Vpc: *v}}, nil
+}
+
+// furnishVpc makes what every VPC brings with it: a main route table, a default security group and a default network ACL
+// ("Default components", Amazon VPC user guide).
+func (e *EC2) furnishVpc(sc *ec2Scope, v *Vpc, newID func(prefix string) string, head func([]Tag) meta) {
+	made := func() meta {
+		m := head(nil)
+		m.Default = true
+		return m
+	}
+	rt := &RouteTable{RouteTableID: newID("rtb-"), VpcID: v.VpcID, OwnerID: v.OwnerID, meta: made()}
+	rt.Routes = []Route{{DestinationCidrBlock: v.CidrBlock, GatewayID: "local", Status: "active", Origin: "CreateRouteTable"}}
+	rt.Associations = []RouteTableAssociation{{ID: newID("rtbassoc-"), RouteTableID: rt.RouteTableID, Main: true, State: assocState{State: "associated"}}}
+	sc.RouteTables[rt.RouteTableID] = rt
+
+	g := &SecurityGroup{GroupID: newID("sg-"), GroupName: "default", Description: "default VPC security group", VpcID: v.VpcID, OwnerID: v.OwnerID, meta: made()}
+	sc.Groups[g.GroupID] = g
+	in := &SecurityGroupRule{RuleID: newID("sgr-"), GroupID: g.GroupID, GroupOwnerID: v.OwnerID, Protocol: "-1", FromPort: -1, ToPort: -1,
+		Referenced: &referencedGroup{GroupID: g.GroupID, UserID: v.OwnerID}, meta: made()}
+	out := &SecurityGroupRule{RuleID: newID("sgr-"), GroupID: g.GroupID, GroupOwnerID: v.OwnerID, IsEgress: true, Protocol: "-1", FromPort: -1, ToPort: -1,
+		CidrIpv4: "0.0.0.0/0", meta: made()}
+	sc.Rules[in.RuleID], sc.Rules[out.RuleID] = in, out
+
+	acl := &NetworkACL{ID: newID("acl-"), VpcID: v.VpcID, OwnerID: v.OwnerID, IsDefault: true, meta: made()}
+	for _, egress := range []bool{false, true} {
+		acl.Entries = append(acl.Entries,
+			aclEntry{"0.0.0.0/0", egress, "-1", "allow", 100},
+			aclEntry{"0.0.0.0/0", egress, "-1", "deny", 32767})
+	}
+	sc.Acls[acl.ID] = acl
+}
+
+type describeVpcsIn struct {
+	VpcID []string `q:"VpcId"`
+	page
+}
+
+// describedVpc is a VPC as DescribeVpcs shows it.
+type describedVpc struct {
+	Vpc
+	Block struct {
+		Mode string `ec2:"internetGatewayBlockMode"`
+	} `ec2:"blockPublicAccessStates"`
+}
+
+func (e *EC2) describeVpcs(r *request, in describeVpcsIn) (any, error) {
+	found, err := find(e, r, e.in(r.scope()).Vpcs, in.VpcID, in.Filter, noVpc)
+	if err != nil {
+		return nil, err
+	}
+	items, next, err := paginate(e.cloud, r, found, in.page, 5, 1000)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]describedVpc, len(items))
+	for i, v := range items {
+		out[i].Vpc = *v
+		out[i].Block.Mode = "off"
+	}
+	return struct {
+		Vpcs []describedVpc `ec2:"vpcSet"`
+		Next string         `ec2:"nextToken,omitempty"`
+	}{out, next}, nil
+}
+
+type vpcIn struct {
+	VpcID string `q:"VpcId"`
+}
+
+// vpc finds a VPC for an operation that works on one.
+func (sc *ec2Scope) vpc(id string) (*Vpc, error) {
+	if id == "" {
+		return nil, missing("vpcId")
+	}
+	v := sc.Vpcs[id]
+	if v == nil {
+		return nil, noVpc(id)
+	}
+	return v, nil
+}
+
+func (e *EC2) deleteVpc(r *request, in vpcIn) (any, error) {
+	sc := e.in(r.scope())
+	v, err := sc.vpc(in.VpcID)
+	if err != nil {
+		return nil, err
+	}
+	if sc.blocksVpc(v) {
+		return nil, refuse("DependencyViolation", "The vpc '%s' has dependencies and cannot be deleted.", v.VpcID)
+	}
+	sc.dropVpc(v)
+	return returned{true}, nil
+}
+
+// blocksVpc says whether anything stands in a VPC that does not go with it.
+func (sc *ec2Scope) blocksVpc(v *Vpc) bool {
+	for _, t := range sc.all() {
+		if t.kind() == "security-group-rule" || t.kind() == "vpc-peering-connection" || t.head().Default && t.kind() != "subnet" && t.kind() != "internet-gateway" {
+			continue
+		}
+		_, parents, gone := t.placed()
+		if gone {
+			continue
+		}
+		for _, p := range parents {
+			if p == v.VpcID {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// dropVpc removes a VPC with what it brought with it.
+func (sc *ec2Scope) dropVpc(v *Vpc) {
+	for id, t := range sc.RouteTables {
+		if t.VpcID == v.VpcID {
+			delete(sc.RouteTables, id)
+		}
+	}
+	for id, g := range sc.Groups {
+		if g.VpcID == v.VpcID {
+			sc.dropGroup(id)
+		}
+	}
+	for id, a := range sc.Acls {
+		if a.VpcID == v.VpcID {
+			delete(sc.Acls, id)
+		}
+	}
+	for _, p := range sc.Peerings {
+		if p.Accepter.VpcID == v.VpcID || p.Requester.VpcID == v.VpcID {
+			p.Status = peeringStatus{"deleted", "Deleted by " + sc.Account}
+		}
+	}
+	delete(sc.Vpcs, v.VpcID)
+}
+
+type attributeBool struct {
+	Value bool `ec2:"value"`
+}
+
+type modifyVpcAttributeIn struct {
+	VpcID                            string `q:"VpcId"`
+	EnableDnsSupport                 *attributeBool
+	EnableDnsHostnames               *attributeBool
+	EnableNetworkAddressUsageMetrics *attributeBool
+}
+
+func (e *EC2) modifyVpcAttribute(r *request, in modifyVpcAttributeIn) (any, error) {
+	v, err := e.in(r.scope()).vpc(in.VpcID)
+	if err != nil {
+		return nil, err
+	}
+	set := 0
+	for _, a := range []*attributeBool{in.EnableDnsSupport, in.EnableDnsHostnames, in.EnableNetworkAddressUsageMetrics} {
+		if a != nil {
+			set++
+		}
+	}
+	// "You cannot modify the DNS resolution and DNS hostnames attributes in the same request" (ModifyVpcAttribute).
+	if set != 1 {
+		return nil, refuse("InvalidParameterCombination", "Exactly one VPC attribute must be specified")
+	}
+	switch {
+	case in.EnableDnsSupport != nil:
+		v.DNSSupport = in.EnableDnsSupport.Value
+	case in.EnableDnsHostnames != nil:
+		v.DNSHostnames = in.EnableDnsHostnames.Value
+	default:
+		v.NetworkAddressUsageMetrics = in.EnableNetworkAddressUsageMetrics.Value
+	}
+	return returned{true}, nil
+}
+
+type describeVpcAttributeIn struct {
+	VpcID     string `q:"VpcId"`
+	Attribute string
+}
+
+func (e *EC2) describeVpcAttribute(r *request, in describeVpcAttributeIn) (any, error) {
+	v, err := e.in(r.scope()).vpc(in.VpcID)
+	if err != nil {
+		return nil, err
+	}
+	out := struct {
+		VpcID     string         `ec2:"vpcId"`
+		Support   *attributeBool `ec2:"enableDnsSupport"`
+		Hostnames *attributeBool `ec2:"enableDnsHostnames"`
+		Metrics   *attributeBool `ec2:"enableNetworkAddressUsageMetrics"`
+	}{VpcID: v.VpcID}
+	switch in.Attribute {
+	case "enableDnsSupport":
+		out.Support = &attributeBool{v.DNSSupport}
+	case "enableDnsHostnames":
+		out.Hostnames = &attributeBool{v.DNSHostnames}
+	case "enableNetworkAddressUsageMetrics":
+		out.Metrics = &attributeBool{v.NetworkAddressUsageMetrics}
+	case "":
+		return nil, missing("attribute")
+	default:
+		return nil, refuse("InvalidParameterValue", "Value (%s) for parameter attribute is invalid. Unknown attribute.", in.Attribute)
+	}
+	return out, nil
+}
+
+type associateVpcCidrIn struct {
+	VpcID     string `q:"VpcId"`
+	CidrBlock string
+}
+
+func (e *EC2) associateVpcCidr(r *request, in associateVpcCidrIn) (any, error) {
+	v, err := e.in(r.scope()).vpc(in.VpcID)
+	if err != nil {
+		return nil, err
+	}
+	if in.CidrBlock == "" {
+		return nil, missing("cidrBlock")
+	}
+	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock")
+	if err != nil {
+		return nil, err
+	}
+	if cidr.Bits() < 16 || cidr.Bits() > 28 {
+		return nil, refuse("InvalidVpc.Range", "The CIDR '%s' is invalid.", in.CidrBlock)
+	}
+	for _, b := range v.blocks() {
+		if b.Overlaps(cidr) {
+			return nil, refuse("InvalidParameterValue", "The CIDR '%s' conflicts with another CIDR block of the VPC", in.CidrBlock)
+		}
+	}
+	if len(v.Associations) >= 5 {
+		return nil, refuse("CidrLimitExceeded", "This network '%s' has met its maximum number of allowed CIDRs: 5", v.VpcID)
+	}
+	a := CidrAssociation{e.cloud.hex17("vpc-cidr-assoc-"), cidr.String(), cidrState{"associated"}}
+	v.Associations = append(v.Associations, a)
+	for _, t := range e.in(r.scope()).RouteTables {
+		if t.VpcID == v.VpcID {
+			t.Routes = append(t.Routes, Route{DestinationCidrBlock: a.CidrBlock, GatewayID: "local", Status: "active", Origin: "CreateRouteTable"})
+		}
+	}
+	shown := a
+	shown.State.State = "associating"
+	return struct {
+		Association CidrAssociation `ec2:"cidrBlockAssociation"`
+		VpcID       string          `ec2:"vpcId"`
+	}{shown, v.VpcID}, nil
+}
+
+type associationIn struct {
+	AssociationID string `q:"AssociationId"`
+}
+
+func (e *EC2) disassociateVpcCidr(r *request, in associationIn) (any, error) {
+	sc := e.in(r.scope())
+	for _, v := range sc.Vpcs {
+		for i, a := range v.Associations {
+			if a.AssociationID != in.AssociationID {
+				continue
+			}
+			if a.CidrBlock == v.CidrBlock {
+				return nil, refuse("OperationNotPermitted", "The vpc CIDR block with association ID %s may not be disassociated. It is the primary IPv4 CIDR block of the VPC", a.AssociationID)
+			}
+			block, _ := netip.ParsePrefix(a.CidrBlock)
+			for _, s := range sc.Subnets {
+				if p, err := netip.ParsePrefix(s.CidrBlock); err == nil && s.VpcID == v.VpcID && block.Overlaps(p) {
+					return nil, refuse("DependencyViolation", "The vpc CIDR block '%s' has subnets and cannot be disassociated", a.CidrBlock)
+				}
+			}
+			v.Associations = append(v.Associations[:i:i], v.Associations[i+1:]...)
+			a.State.State = "disassociating"
+			return struct {
+				Association CidrAssociation `ec2:"cidrBlockAssociation"`
+				VpcID       string          `ec2:"vpcId"`
+			}{a, v.VpcID}, nil
+		}
+	}
+	return nil, refuse("InvalidVpcCidrBlockAssociationID.NotFound", "The vpc CIDR block association ID '%s' does not exist", in.AssociationID)
+}

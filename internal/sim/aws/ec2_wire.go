@@ -1,0 +1,276 @@
+package aws
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/xml"
+	"fmt"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// EC2's query protocol names things its own way: answers use lower camel case with …Set wrappers and <item>, requests use
+// the parameter names of the API reference. So EC2 has structs of its own, which are state and answer at once: a field
+// with an `ec2` tag is part of the answer, a field without is the simulation's own.
+
+// tagless is implemented by the kinds whose answers leave the tag set out when there are no tags; the others answer an
+// empty element.
+type tagless interface{ taglessWhenEmpty() }
+
+func (*Subnet) taglessWhenEmpty()        {}
+func (*SecurityGroup) taglessWhenEmpty() {}
+func (*Address) taglessWhenEmpty()       {}
+func (*Instance) taglessWhenEmpty()      {}
+func (*Volume) taglessWhenEmpty()        {}
+
+// encodeEC2 renders the tagged fields of a struct.
+func encodeEC2(out any) ([]byte, error) {
+	var b bytes.Buffer
+	v := reflect.ValueOf(out)
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		if v.IsNil() {
+			return nil, nil
+		}
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct {
+		return nil, fmt.Errorf("want a struct, not %s", v.Type())
+	}
+	encodeEC2Struct(&b, v)
+	return b.Bytes(), nil
+}
+
+func encodeEC2Struct(b *bytes.Buffer, v reflect.Value) {
+	t := v.Type()
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous && f.Type.Kind() == reflect.Struct {
+			if m, ok := asMeta(v.Field(i)); ok && len(m.Tags) == 0 && reflect.PointerTo(t).Implements(reflect.TypeFor[tagless]()) {
+				continue
+			}
+			encodeEC2Struct(b, v.Field(i))
+			continue
+		}
+		tag := f.Tag.Get("ec2")
+		if tag == "" {
+			continue
+		}
+		name, opt, _ := strings.Cut(tag, ",")
+		if opt == "omitempty" && (v.Field(i).IsZero() || (v.Field(i).Kind() == reflect.Slice && v.Field(i).Len() == 0)) {
+			continue
+		}
+		encodeEC2Value(b, name, v.Field(i))
+	}
+}
+
+func encodeEC2Value(b *bytes.Buffer, name string, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			encodeEC2Value(b, name, v.Elem())
+		}
+	case reflect.Slice:
+		if v.Len() == 0 {
+			b.WriteString("<" + name + "/>")
+			return
+		}
+		b.WriteString("<" + name + ">")
+		for i := range v.Len() {
+			encodeEC2Value(b, "item", v.Index(i))
+		}
+		b.WriteString("</" + name + ">")
+	case reflect.Struct:
+		if t, ok := v.Interface().(time.Time); ok {
+			if !t.IsZero() {
+				b.WriteString("<" + name + ">" + stamp(t) + "</" + name + ">")
+			}
+			return
+		}
+		b.WriteString("<" + name + ">")
+		encodeEC2Struct(b, v)
+		b.WriteString("</" + name + ">")
+	default:
+		text := xmlText(fmt.Sprint(v.Interface()))
+		if text == "" {
+			b.WriteString("<" + name + "/>")
+			return
+		}
+		b.WriteString("<" + name + ">" + text + "</" + name + ">")
+	}
+}
+
+func xmlText(s string) string {
+	var b bytes.Buffer
+	_ = xml.EscapeText(&b, []byte(s)) // a buffer does not fail
+	return b.String()
+}
+
+// params reads the parameters of a query request below a prefix.
+type params struct {
+	form   url.Values
+	prefix string
+}
+
+func (p params) at(name string) params {
+	if p.prefix == "" {
+		return params{p.form, name}
+	}
+	return params{p.form, p.prefix + "." + name}
+}
+
+func (p params) text() (string, bool) {
+	v, ok := p.form[p.prefix]
+	if !ok || len(v) == 0 {
+		return "", false
+	}
+	return v[0], true
+}
+
+func (p params) any() bool {
+	if _, ok := p.form[p.prefix]; ok {
+		return true
+	}
+	for k := range p.form {
+		if strings.HasPrefix(k, p.prefix+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// decodeEC2 fills the struct that in points at. A field's name is its `q` tag, else its Go name.
+func decodeEC2(form url.Values, in any) error {
+	return decodeEC2Struct(params{form: form}, reflect.ValueOf(in).Elem())
+}
+
+func decodeEC2Struct(p params, v reflect.Value) error {
+	t := v.Type()
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous && f.Type.Kind() == reflect.Struct {
+			if err := decodeEC2Struct(p, v.Field(i)); err != nil {
+				return err
+			}
+			continue
+		}
+		name := f.Tag.Get("q")
+		if name == "-" || !f.IsExported() {
+			continue
+		}
+		if name == "" {
+			name = f.Name
+		}
+		sub := p.at(name)
+		if !sub.any() && f.Type.Kind() == reflect.Slice {
+			sub = p.at(name + "s") // as the SDKs name it; the control API may use those names
+		}
+		if !sub.any() {
+			continue
+		}
+		if err := decodeEC2Value(sub, v.Field(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func decodeEC2Value(p params, v reflect.Value) error {
+	switch v.Kind() {
+	case reflect.Pointer:
+		n := reflect.New(v.Type().Elem())
+		if err := decodeEC2Value(p, n.Elem()); err != nil {
+			return err
+		}
+		v.Set(n)
+		return nil
+	case reflect.Struct:
+		if v.Type() != reflect.TypeFor[time.Time]() {
+			return decodeEC2Struct(p, v)
+		}
+	case reflect.Slice:
+		if v.Type().Elem().Kind() != reflect.Uint8 {
+			for i := 1; ; i++ {
+				sub := p.at(strconv.Itoa(i))
+				if !sub.any() {
+					return nil
+				}
+				n := reflect.New(v.Type().Elem()).Elem()
+				if err := decodeEC2Value(sub, n); err != nil {
+					return err
+				}
+				v.Set(reflect.Append(v, n))
+			}
+		}
+	}
+	s, ok := p.text()
+	if !ok {
+		return nil
+	}
+	bad := refuse("InvalidParameterValue", "Value (%s) for parameter %s is invalid.", s, p.prefix)
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(s)
+	case reflect.Bool:
+		b, err := strconv.ParseBool(strings.ToLower(s))
+		if err != nil {
+			return bad
+		}
+		v.SetBool(b)
+	case reflect.Int, reflect.Int64:
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return bad
+		}
+		v.SetInt(n)
+	case reflect.Slice:
+		data, err := base64.StdEncoding.DecodeString(s)
+		if err != nil {
+			return bad
+		}
+		v.SetBytes(data)
+	case reflect.Struct:
+		t, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			return bad
+		}
+		v.Set(reflect.ValueOf(t))
+	default:
+		return fmt.Errorf("parameter %s: cannot decode into %s", p.prefix, v.Type())
+	}
+	return nil
+}
+
+// typed makes an operation of a function from an input struct to an answer.
+func typed[In any](run func(r *request, in In) (any, error)) operation {
+	return func(r *request) (any, error) {
+		var in In
+		if err := decodeEC2(r.Form, &in); err != nil {
+			return nil, err
+		}
+		return run(r, in)
+	}
+}
+
+// missing is the refusal of a request without a parameter it needs.
+func missing(name string) *Error {
+	return refuse("MissingParameter", "The request must contain the parameter %s", name)
+}
+
+// returned is the answer of operations that only say that it is done.
+type returned struct {
+	Return bool `ec2:"return"`
+}
+
+// asMeta reads an embedded head, which reflection does not let be read as a whole.
+func asMeta(v reflect.Value) (m meta, ok bool) {
+	if v.Type() != reflect.TypeFor[meta]() {
+		return m, false
+	}
+	for i := range v.FieldByName("Tags").Len() {
+		m.Tags = append(m.Tags, v.FieldByName("Tags").Index(i).Interface().(Tag))
+	}
+	return m, true
+}
