@@ -64,30 +64,28 @@ func (l *Ledger) composeBatch(objects bool) string {
 // of them spoils it. Those with audit entries are always written by themselves:
 // the lock on the head of an audit chain is taken last and not shared.
 func (l *Ledger) flushPostgres(ctx context.Context, ws []*write) {
-	batch := make([]*write, 0, len(ws))
+	var batch, single []*write
 	for _, w := range ws {
 		if len(w.audit) > 0 {
-			l.writeOne(ctx, w)
+			single = append(single, w)
 		} else {
 			batch = append(batch, w)
 		}
 	}
-	if len(batch) == 0 {
-		return
-	}
-	err := l.writeBatch(ctx, batch)
-	switch {
-	case err == nil:
-	case db.Transient(err) && !deadlock(err):
-		// The server is away; to ask it once a checkpoint would only take longer.
-		for _, w := range batch {
-			w.err = err
-		}
-	default:
-		for _, w := range batch {
-			l.writeOne(ctx, w)
+	if len(batch) > 0 {
+		err := l.writeBatch(ctx, batch)
+		switch {
+		case err == nil:
+		case db.Transient(err) && !deadlock(err):
+			// The server is away; to ask it once a checkpoint would only take longer.
+			for _, w := range batch {
+				w.err = err
+			}
+		default:
+			single = append(single, batch...)
 		}
 	}
+	side(single, func(w *write) { l.writeOne(ctx, w) })
 }
 
 func (l *Ledger) writeBatch(ctx context.Context, ws []*write) error {

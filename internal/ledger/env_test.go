@@ -127,3 +127,60 @@ func (e *env) checkpoint(t testing.TB, lease ledger.Lease, c ledger.Checkpoint) 
 	}
 	return cancel
 }
+
+// sql changes the database behind the ledger's back.
+func (e *env) sql(t testing.TB, statement string, args ...any) {
+	t.Helper()
+	if _, err := e.d.Exec(e.ctx, statement, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// silent makes a worker's last beat lie back by d.
+func (e *env) silent(t testing.TB, worker string, d time.Duration) {
+	t.Helper()
+	e.sql(t, `UPDATE workers SET beat_at = `+e.d.Now()+` - $2 WHERE id = $1`, worker, d.Microseconds())
+}
+
+// expire makes a job's lease run out.
+func (e *env) expire(t testing.TB, id string) {
+	t.Helper()
+	e.sql(t, `UPDATE provisioning_jobs SET lease_expires_at = `+e.d.Now()+` - 1 WHERE id = $1`, id)
+}
+
+// record is everything that the ledger holds of a job.
+type record struct {
+	Job     *job.Job
+	Steps   []job.StepState
+	Events  []job.Event
+	Objects []job.Object
+}
+
+func (e *env) record(t testing.TB, id string) record {
+	t.Helper()
+	r := record{Job: e.get(t, id)}
+	var err [3]error
+	r.Steps, err[0] = e.Steps(e.ctx, org, id)
+	r.Events, err[1] = e.Events(e.ctx, org, id, 0, 1000)
+	r.Objects, err[2] = e.Objects(e.ctx, org, id)
+	for _, err := range err {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// full is a checkpoint that writes something everywhere.
+func full(j *job.Job, n int) ledger.Checkpoint {
+	at := time.Now()
+	j.CurrentStep, j.Attempts = fmt.Sprintf("step%d", n), n
+	j.Config.InfraConfig.NetworkID = fmt.Sprintf("vpc-%d", n)
+	j.Outputs = map[string]string{"n": fmt.Sprint(n)}
+	return ledger.Checkpoint{
+		Job: j, Config: true, Outputs: true,
+		Steps:   []job.StepState{{Run: j.Run, Name: j.CurrentStep, Direction: job.Up, Status: job.StepDone, Attempts: n, StartedAt: &at, FinishedAt: &at}},
+		Events:  []job.Event{{Type: "step.started", Step: j.CurrentStep, Run: j.Run}, {Type: "step.done", Step: j.CurrentStep, Run: j.Run}},
+		Objects: []job.Object{{Cloud: job.AWS, Account: "1", Region: j.Region, Kind: "ec2:vpc", Key: "vpc", ID: j.ID, State: job.ObjectCreated}},
+	}
+}

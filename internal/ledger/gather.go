@@ -11,19 +11,25 @@ import (
 // caller's: one caller that gives up must not take its neighbours' writes with it.
 const flushTimeout = 30 * time.Second
 
-// A gatherer commits in groups. A write that comes while fewer than max
-// transactions are in flight leaves at once; what arrives in the meantime
-// leaves together as soon as one of them is done. So a lone write waits for
-// nobody, and under load the number of commits is set by the disk, not by the
-// number of writers.
+// slowAfter is when a transaction no longer keeps the next one from leaving. It
+// may be waiting for a row that a person's change holds locked, and those behind
+// it have nothing to do with that row.
+const slowAfter = 50 * time.Millisecond
+
+// A gatherer commits in groups. A write that comes while no transaction is in
+// flight leaves at once; what arrives in the meantime leaves together as soon as
+// that one is done, or when it makes a full group, or when the one in flight is
+// slow. So a lone write waits for nobody, and under load the number of commits
+// is set by the disk, not by the number of writers.
 type gatherer struct {
 	max, batch int
 	flush      func(ctx context.Context, ws []*write) // sets err of each
 
-	mu       sync.Mutex
-	queue    []*write
-	flying   map[string]bool // jobs with a write in flight: a job's writes keep their order
-	inFlight int
+	mu     sync.Mutex
+	queue  []*write
+	flying map[string]bool // jobs with a write in flight: a job's writes keep their order
+	total  int             // transactions in flight
+	swift  int             // those of them that are not slow
 }
 
 func newGatherer(max, batch int, flush func(context.Context, []*write)) *gatherer {
@@ -59,12 +65,13 @@ func (g *gatherer) submit(ctx context.Context, w *write) error {
 
 // start sends off as many groups as may fly. It is called with the lock held.
 func (g *gatherer) start() {
-	for g.inFlight < g.max {
+	for g.total < g.max && (g.swift == 0 || len(g.queue) >= g.batch) {
 		ws := g.take()
 		if len(ws) == 0 {
 			return
 		}
-		g.inFlight++
+		g.total++
+		g.swift++
 		go g.fly(ws)
 	}
 }
@@ -99,11 +106,26 @@ func (g *gatherer) fly(ws []*write) {
 		}
 		return 0
 	})
+	ended, slow := false, false
+	timer := time.AfterFunc(slowAfter, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !ended {
+			slow = true
+			g.swift--
+			g.start()
+		}
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	g.flush(ctx, ws)
 	cancel()
+	timer.Stop()
 	g.mu.Lock()
-	g.inFlight--
+	ended = true
+	g.total--
+	if !slow {
+		g.swift--
+	}
 	for _, w := range ws {
 		delete(g.flying, w.fields.id)
 	}
@@ -112,4 +134,19 @@ func (g *gatherer) fly(ws []*write) {
 	for _, w := range ws {
 		close(w.done)
 	}
+}
+
+// side runs fn for each write, a few at a time.
+func side(ws []*write, fn func(*write)) {
+	const atOnce = 4
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	for _, w := range ws {
+		slots <- struct{}{}
+		wg.Go(func() {
+			fn(w)
+			<-slots
+		})
+	}
+	wg.Wait()
 }

@@ -35,7 +35,10 @@ func (l *Ledger) Insert(ctx context.Context, q db.Q, j *job.Job) error {
 	if j.SpecRevision == 0 {
 		j.SpecRevision = 1
 	}
-	var now int64
+	var (
+		created, updated int64
+		next             *int64
+	)
 	// ON CONFLICT without a target: whichever unique index refuses, the
 	// transaction goes on, so that the holder can be looked up and named.
 	err = writable(q).QueryRow(ctx, `INSERT INTO provisioning_jobs
@@ -44,21 +47,17 @@ func (l *Ledger) Insert(ctx context.Context, q db.Q, j *job.Job) error {
 		 spec, spec_revision, cancel_requested, created_by, created_at, updated_at, next_run_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
 		 $23, $24, $25, $26, `+l.now+`, `+l.now+`, CASE WHEN $27 THEN `+l.now+` END)
-		ON CONFLICT DO NOTHING RETURNING created_at`,
+		ON CONFLICT DO NOTHING RETURNING created_at, updated_at, next_run_at`,
 		j.ID, j.OrgID, string(j.Kind), string(j.ResourceType), string(j.Provider), string(j.Mode), j.Name, j.CloudAccountID, j.Region, *labels,
 		j.SubjectType, j.SubjectID, string(j.Status), string(j.Phase), int64(j.Run), string(j.VMOp), j.CurrentStep, j.WaitingFor, int64(j.Attempts),
-		engine.infra, engine.outputs, engine.failure, specText(j), j.SpecRevision, j.Cancelling, j.CreatedBy, j.State().Active()).Scan(&now)
+		engine.infra, engine.outputs, engine.failure, specText(j), j.SpecRevision, j.Cancelling, j.CreatedBy, j.State().Active()).Scan(&created, &updated, &next)
 	if errors.Is(err, db.ErrNoRows) {
 		return l.whyRefused(ctx, writable(q), j)
 	}
 	if err != nil {
 		return fmt.Errorf("job %s: %w", j.ID, err)
 	}
-	j.Version, j.CreatedAt, j.UpdatedAt, j.NextRunAt = 1, fromMicros(now), fromMicros(now), nil
-	if j.State().Active() {
-		t := j.CreatedAt
-		j.NextRunAt = &t
-	}
+	j.Version, j.CreatedAt, j.UpdatedAt, j.NextRunAt = 1, fromMicros(created), fromMicros(updated), timePtr(next)
 	return nil
 }
 

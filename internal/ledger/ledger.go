@@ -99,8 +99,8 @@ type Standing struct {
 
 // Options are the ledger's knobs; zero values are good.
 type Options struct {
-	Flushers int // checkpoint transactions in flight at once; 4 on PostgreSQL, always 1 on SQLite
-	MaxBatch int // checkpoints in one transaction; 64
+	MaxFlights int // checkpoint transactions in flight at most; 4 on PostgreSQL, always 1 on SQLite
+	MaxBatch   int // checkpoints in one transaction at most; 128
 }
 
 // A Ledger is the table provisioning_jobs and its companions.
@@ -117,16 +117,16 @@ func New(d *db.DB, o Options) *Ledger {
 	l := &Ledger{d: d, now: "(SELECT " + d.Now() + ")", wake: newBroadcaster()}
 	l.sql = l.compose()
 	if o.MaxBatch <= 0 {
-		o.MaxBatch = 64
+		o.MaxBatch = 128
 	}
-	if o.Flushers <= 0 {
-		o.Flushers = 4
+	if o.MaxFlights <= 0 {
+		o.MaxFlights = 4
 	}
 	flush := l.flushPostgres
 	if d.Dialect() == db.SQLite {
-		o.Flushers, flush = 1, l.flushSQLite
+		o.MaxFlights, flush = 1, l.flushSQLite
 	}
-	l.gather = newGatherer(o.Flushers, o.MaxBatch, flush)
+	l.gather = newGatherer(o.MaxFlights, o.MaxBatch, flush)
 	return l
 }
 

@@ -54,6 +54,9 @@ CREATE TABLE provisioning_jobs (
     -- Room in each page, so that a checkpoint, which changes no indexed column,
     -- writes the new row beside the old one and touches no index.
     fillfactor = 60,
+    -- Documents of a few kilobytes stay in the row: beside it they would be two
+    -- more writes, and an attempt to compress them, at each checkpoint.
+    toast_tuple_target = 4080,
     autovacuum_vacuum_scale_factor = 0.05
 );
 CREATE INDEX provisioning_jobs_due ON provisioning_jobs (next_run_at) WHERE status IN ('queued', 'running');
