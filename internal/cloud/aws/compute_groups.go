@@ -125,17 +125,25 @@ func without(a, b []line) []line {
 var everything = line{proto: "-1", peer: "0.0.0.0/0"}
 
 // lineAspect compares the lines of a group in one direction. Setting it adds
-// what is missing and takes away the egress that every fresh group has; what
-// somebody else has added is left in place, and a verify shows it.
-func (p *Provider) lineAspect(group, direction string, want, have []line) pipeline.Aspect {
+// what is missing and takes away the egress that every fresh group has. What
+// somebody else has added is left in place: only a verify shows it.
+func (p *Provider) lineAspect(mode pipeline.Mode, title, group, direction string, want, have []line) pipeline.Aspect {
+	missing, surplus := without(want, have), without(have, want)
+	open := direction == egress && slices.ContainsFunc(surplus, func(l line) bool { return l.String() == everything.String() })
+	shown := have
+	if mode == pipeline.Apply {
+		shown = without(want, missing)
+		if open {
+			shown = append(shown, everything)
+		}
+	}
 	return pipeline.Aspect{
-		Name: direction, Wanted: linesText(want), Seen: linesText(have),
+		Name: title, Wanted: linesText(want), Seen: linesText(shown),
 		Set: func(ctx context.Context) error {
-			if err := p.allow(ctx, group, direction, without(want, have)); err != nil {
+			if err := p.allow(ctx, group, direction, missing); err != nil {
 				return err
 			}
-			surplus := without(have, want)
-			if direction == egress && slices.ContainsFunc(surplus, func(l line) bool { return l.String() == everything.String() }) {
+			if open {
 				return p.disallow(ctx, group, egress, []line{everything})
 			}
 			return nil
@@ -314,17 +322,19 @@ func (p *Provider) vmGroup(r *pipeline.Run) pipeline.Resource {
 			if r.Down {
 				return pipeline.Seen{Status: pipeline.Ready}, nil
 			}
-			a := p.lineAspect(aws.ToString(g.GroupId), ingress, vmIngress(r.Job), linesOf(g.IpPermissions))
+			var want []line
+			if lb, err := r.Job.LoadBalancer(); err == nil && lb != nil {
+				want = vmIngress(*lb, r.Job.Config.InfraConfig.LoadBalancerSecurityGroupID)
+			}
+			a := p.lineAspect(r.Mode, ingress, aws.ToString(g.GroupId), ingress, want, linesOf(g.IpPermissions))
 			return pipeline.Seen{Status: pipeline.Ready, Aspects: []pipeline.Aspect{a}}, nil
 		})
 }
 
 // vmIngress is what the VMs' group lets in: traffic and health checks of the
 // load balancer, where there is one.
-func vmIngress(j *job.Job) []line {
-	lb, err := j.LoadBalancer()
-	from := j.Config.InfraConfig.LoadBalancerSecurityGroupID
-	if err != nil || lb == nil || from == "" {
+func vmIngress(lb job.LoadBalancer, from string) []line {
+	if from == "" {
 		return nil
 	}
 	out := []line{{proto: "tcp", from: int32(lb.Port), to: int32(lb.Port), peer: from, about: "traffic from the load balancer"}}

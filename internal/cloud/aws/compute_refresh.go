@@ -215,7 +215,9 @@ func (p *Provider) risks(ctx context.Context, found map[string]ec2types.Instance
 	}
 	slices.Sort(ids)
 	slices.Sort(groups)
-	unread := func(what string, err error) { out = append(out, fmt.Sprintf("%s could not be read: %v", what, plain(err))) }
+	unread := func(what string, err error) {
+		out = append(out, fmt.Sprintf("%s could not be read: %v", what, plain(err)))
+	}
 
 	volumes, err := p.volumesOf(ctx, ids)
 	if err != nil {

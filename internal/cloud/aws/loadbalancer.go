@@ -1,0 +1,356 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+
+	"github.com/zopday/provisioner/internal/cloud/lookup"
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/pipeline"
+)
+
+const (
+	kindLoadBalancer = "elbv2:load-balancer"
+	kindTargetGroup  = "elbv2:target-group"
+	kindListener     = "elbv2:listener"
+
+	lbKey = "lb" // of the load balancer and of its security group
+)
+
+// lbSpec is the load balancer that the job asks for; the defaults if an attach
+// asked for one without saying which.
+func lbSpec(j *job.Job) (job.LoadBalancer, error) {
+	spec, err := j.VMSpec()
+	if err != nil {
+		return job.LoadBalancer{}, err
+	}
+	if spec.LoadBalancer == nil {
+		return job.LoadBalancer{PlainHTTP: true}.WithDefaults(), nil
+	}
+	return *spec.LoadBalancer, nil
+}
+
+// EnsureLoadBalancer makes the load balancer's security group, opens the VMs'
+// group to it and to nothing else, and makes the load balancer.
+func (p *Provider) EnsureLoadBalancer(ctx context.Context, r *pipeline.Run) error {
+	ctx = view(ctx, r)
+	lb, err := lbSpec(r.Job)
+	if err != nil {
+		return err
+	}
+	infra := &r.Job.Config.InfraConfig
+	group := p.lbGroup(r, lb)
+	id, err := r.Ensure(ctx, group)
+	learn(r, &infra.LoadBalancerSecurityGroupID, id)
+	if err != nil {
+		return visible(r, "the load balancer's security group", err)
+	}
+	if _, ok := r.Recall("lb group confirmed").(bool); !ok {
+		if err := confirm(ctx, r, group); err != nil {
+			return err
+		}
+		r.Remember("lb group confirmed", true)
+	}
+	x, err := p.loadBalancer(r, lb, false)
+	if err != nil {
+		return err
+	}
+	id, err = r.Ensure(ctx, x)
+	learn(r, &infra.LoadBalancerID, id)
+	if err != nil {
+		return visible(r, "the load balancer", err)
+	}
+	return p.learnHost(ctx, r)
+}
+
+// learnHost records where the load balancer answers.
+func (p *Provider) learnHost(ctx context.Context, r *pipeline.Run) error {
+	infra := &r.Job.Config.InfraConfig
+	if r.Mode != pipeline.Apply || infra.LoadBalancerHost != "" && infra.LoadBalancerZoneID != "" {
+		return nil
+	}
+	l, err := p.readLoadBalancer(ctx, infra.LoadBalancerID)
+	if err != nil {
+		return unseen(plain(err), "the load balancer")
+	}
+	infra.LoadBalancerHost, infra.LoadBalancerZoneID = aws.ToString(l.DNSName), aws.ToString(l.CanonicalHostedZoneId)
+	return nil
+}
+
+// RemoveLoadBalancer removes the load balancer, waits until its interfaces are
+// gone, closes the VMs' group to it again, and removes its group.
+func (p *Provider) RemoveLoadBalancer(ctx context.Context, r *pipeline.Run) error {
+	ctx = view(ctx, r)
+	lb, err := lbSpec(r.Job)
+	if err != nil {
+		return err
+	}
+	x, err := p.loadBalancer(r, lb, true)
+	if err != nil {
+		return err
+	}
+	if err := r.Remove(ctx, x); err != nil {
+		return err
+	}
+	if rec, ok := r.Object(kindSecurityGroup, lbKey); ok && rec.State == job.ObjectCreated {
+		if err := p.releaseGroup(ctx, r, rec.ID); err != nil {
+			return err
+		}
+	}
+	return r.Remove(ctx, p.lbGroup(r, lb))
+}
+
+// releaseGroup waits for the interfaces that a deleted load balancer leaves for
+// a while, then revokes the lines by which the VMs' group lets it in.
+func (p *Provider) releaseGroup(ctx context.Context, r *pipeline.Run, id string) error {
+	left, err := ec2Page[ec2types.NetworkInterface](p.interfacePage).all(ctx, filter("group-id", id))
+	switch {
+	case pipeline.Is(err, pipeline.Invalid):
+		// A cloud without interfaces: the group's deletion tells.
+	case err != nil:
+		return plain(err)
+	case len(left) > 0 && waited(r, "interfaces of "+id) < lingering:
+		var names []string
+		for _, n := range left {
+			names = append(names, describeInterface(n))
+		}
+		return pipeline.Wait(10*time.Second, "the load balancer's interfaces to go: %s", strings.Join(names, ", "))
+	}
+	vms, ok := r.Object(kindSecurityGroup, "vm")
+	if !ok || vms.State != job.ObjectCreated {
+		return nil
+	}
+	g, err := p.securityGroups().Get(ctx, vms.ID)
+	if pipeline.Is(err, pipeline.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return plain(err)
+	}
+	return plain(p.disallow(ctx, vms.ID, ingress, linesTo(linesOf(g.IpPermissions), id)))
+}
+
+// lbGroup is the load balancer's security group: in from its clients on the
+// listeners' ports, out to the VMs on the service's and the check's port alone.
+func (p *Provider) lbGroup(r *pipeline.Run, lb job.LoadBalancer) pipeline.Resource {
+	return p.securityGroup(r, lbKey, "Load balancer of "+r.Job.Name, func(ctx context.Context, g ec2types.SecurityGroup) (pipeline.Seen, error) {
+		s := pipeline.Seen{Status: pipeline.Ready}
+		if r.Down {
+			return s, nil
+		}
+		id, vmGroup := aws.ToString(g.GroupId), r.Job.Config.InfraConfig.VMSecurityGroupID
+		s.Aspects = []pipeline.Aspect{
+			p.lineAspect(r.Mode, ingress, id, ingress, lbIngress(lb, r.Job.Config.InfraConfig.NetworkCIDR), linesOf(g.IpPermissions)),
+			p.lineAspect(r.Mode, egress, id, egress, lbEgress(lb, vmGroup), linesOf(g.IpPermissionsEgress)),
+		}
+		if r.Mode != pipeline.Apply {
+			return s, nil // a verify shows the VMs' side at their own group
+		}
+		vms, err := p.securityGroups().Get(ctx, vmGroup)
+		if err != nil {
+			return s, err
+		}
+		s.Aspects = append(s.Aspects, p.lineAspect(r.Mode, "ingress of the VMs' group", vmGroup, ingress, vmIngress(lb, id), linesOf(vms.IpPermissions)))
+		return s, nil
+	})
+}
+
+// lbIngress is open to the world on the listeners' ports of a public load
+// balancer, and to the network on those of an internal one.
+func lbIngress(lb job.LoadBalancer, network string) []line {
+	from := "0.0.0.0/0"
+	if lb.Scheme == job.SchemeInternal {
+		from = network
+	}
+	var out []line
+	for _, l := range listenersOf(lb) {
+		out = append(out, line{proto: "tcp", from: l.port, to: l.port, peer: from, about: "clients of the load balancer"})
+	}
+	return out
+}
+
+func lbEgress(lb job.LoadBalancer, vmGroup string) []line {
+	out := []line{{proto: "tcp", from: int32(lb.Port), to: int32(lb.Port), peer: vmGroup, about: "traffic to the VMs"}}
+	if lb.HealthCheck.Port != lb.Port {
+		out = append(out, line{proto: "tcp", from: int32(lb.HealthCheck.Port), to: int32(lb.HealthCheck.Port), peer: vmGroup, about: "health checks of the VMs"})
+	}
+	return out
+}
+
+func (p *Provider) readLoadBalancer(ctx context.Context, arn string) (elbtypes.LoadBalancer, error) {
+	return lookup.Once(ctx, kindLoadBalancer+" "+arn, func(ctx context.Context) (elbtypes.LoadBalancer, error) {
+		out, err := p.elb.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{LoadBalancerArns: []string{arn}})
+		if err != nil {
+			return elbtypes.LoadBalancer{}, err
+		}
+		for _, l := range out.LoadBalancers {
+			if aws.ToString(l.LoadBalancerArn) == arn {
+				return l, nil
+			}
+		}
+		return elbtypes.LoadBalancer{}, absent("Elastic Load Balancing v2", "DescribeLoadBalancers", arn)
+	})
+}
+
+// elbOwners is whose each of some load balancing objects is, by their tags.
+func (p *Provider) elbOwners(ctx context.Context, arns ...string) (map[string]string, error) {
+	owners := map[string]string{}
+	for part := range slices.Chunk(arns, 20) { // DescribeTags takes 20
+		out, err := lookup.Once(ctx, "elbv2 tags "+strings.Join(part, " "), func(ctx context.Context) (*elb.DescribeTagsOutput, error) {
+			return p.elb.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: part})
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range out.TagDescriptions {
+			for _, t := range d.Tags {
+				if aws.ToString(t.Key) == job.MarkOwner {
+					owners[aws.ToString(d.ResourceArn)] = aws.ToString(t.Value)
+				}
+			}
+		}
+	}
+	return owners, nil
+}
+
+func elbTags(marks map[string]string) []elbtypes.Tag {
+	return tagList(marks, func(k, v *string) elbtypes.Tag { return elbtypes.Tag{Key: k, Value: v} })
+}
+
+// lbSubnets are the subnets that the load balancer stands in.
+func lbSubnets(r *pipeline.Run, lb job.LoadBalancer) ([]string, error) {
+	infra := r.Job.Config.InfraConfig
+	subnets, kind := infra.PublicSubnetIDs, "public"
+	if lb.Scheme == job.SchemeInternal {
+		subnets, kind = infra.PrivateSubnetIDs, "private"
+	}
+	if len(subnets) < 2 && r.Mode == pipeline.Apply && !r.Down {
+		return nil, pipeline.Fatal("too-few-subnets", fmt.Sprintf("the network has %d %s subnets, and a load balancer needs them in 2 zones", len(subnets), kind),
+			"Name "+kind+" subnets in two zones in spec.existing.subnetIds, or choose another scheme.").On("config.spec.existing.subnetIds")
+	}
+	return subnets, nil
+}
+
+// loadBalancer is the job's ALB or NLB. CreateLoadBalancer takes no token, but
+// "is idempotent: if you attempt to create multiple load balancers with the
+// same settings, each call succeeds" (its API reference); the name is unique.
+func (p *Provider) loadBalancer(r *pipeline.Run, lb job.LoadBalancer, leaving bool) (pipeline.Resource, error) {
+	infra := r.Job.Config.InfraConfig
+	subnets, err := lbSubnets(r, lb)
+	if err != nil {
+		return pipeline.Resource{}, err
+	}
+	lbName := name(r, lbKey, 32)
+	in := &elb.CreateLoadBalancerInput{
+		Name: aws.String(lbName), Type: elbtypes.LoadBalancerTypeEnumApplication, Scheme: elbtypes.LoadBalancerSchemeEnumInternetFacing,
+		IpAddressType: elbtypes.IpAddressTypeIpv4, Subnets: subnets, SecurityGroups: []string{infra.LoadBalancerSecurityGroupID},
+		Tags: elbTags(tags(r, lbKey, lbName)),
+	}
+	if lb.Type == job.LBTCP {
+		in.Type = elbtypes.LoadBalancerTypeEnumNetwork
+	}
+	if lb.Scheme == job.SchemeInternal {
+		in.Scheme = elbtypes.LoadBalancerSchemeEnumInternal
+	}
+	see := func(ctx context.Context, l elbtypes.LoadBalancer, owner string) (pipeline.Seen, error) {
+		s := lbSeen(l)
+		s.Owner = owner
+		if leaving || s.Status != pipeline.Ready {
+			return s, nil
+		}
+		var err error
+		s.Aspects, err = p.lbAspects(ctx, r, l, in)
+		return s, err
+	}
+	x := pipeline.Resource{Kind: kindLoadBalancer, Key: lbKey, Name: lbName, Args: in, Tokened: true, Slow: true, Patience: 20 * time.Minute}
+	x.Get = func(ctx context.Context, arn string) (pipeline.Seen, error) {
+		l, err := p.readLoadBalancer(ctx, arn)
+		if err != nil {
+			return pipeline.Seen{}, err
+		}
+		if !leaving && lbSeen(l).Status == pipeline.Pending {
+			return lbSeen(l), nil // polled: the tags can wait
+		}
+		owners, err := p.elbOwners(ctx, arn)
+		if err != nil {
+			return pipeline.Seen{}, err
+		}
+		return see(ctx, l, owners[arn])
+	}
+	x.Find = func(ctx context.Context) ([]pipeline.Seen, error) {
+		out, err := p.elb.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{Names: []string{lbName}})
+		if err != nil || len(out.LoadBalancers) == 0 {
+			return nil, err
+		}
+		l := out.LoadBalancers[0]
+		owners, err := p.elbOwners(ctx, aws.ToString(l.LoadBalancerArn))
+		if err != nil {
+			return nil, err
+		}
+		s := lbSeen(l)
+		s.Owner = owners[s.ID]
+		if s.Status == pipeline.Ready {
+			s.Status = pipeline.Pending // whoever takes it reads it with its attributes
+		}
+		return []pipeline.Seen{s}, nil
+	}
+	x.Create = func(ctx context.Context, _ string) (pipeline.Seen, error) {
+		out, err := p.elb.CreateLoadBalancer(ctx, in)
+		if err != nil || len(out.LoadBalancers) == 0 {
+			return pipeline.Seen{}, err
+		}
+		s := lbSeen(out.LoadBalancers[0])
+		s.Owner, s.Status = r.Job.ID, pipeline.Pending
+		return s, nil
+	}
+	x.Delete = func(ctx context.Context, arn string) error { return p.deleteLoadBalancer(ctx, x, arn) }
+	return tidy(x), nil
+}
+
+func lbSeen(l elbtypes.LoadBalancer) pipeline.Seen {
+	s := pipeline.Seen{ID: aws.ToString(l.LoadBalancerArn), Status: pipeline.Ready}
+	if l.State == nil {
+		return s
+	}
+	s.Reason = string(l.State.Code)
+	if why := aws.ToString(l.State.Reason); why != "" {
+		s.Reason += ": " + why
+	}
+	switch l.State.Code {
+	case elbtypes.LoadBalancerStateEnumProvisioning:
+		s.Status = pipeline.Pending
+	case elbtypes.LoadBalancerStateEnumFailed:
+		s.Status = pipeline.Broken
+	}
+	return s
+}
+
+// deleteLoadBalancer lifts the deletion protection that every load balancer of
+// a job is made with, then deletes it. The engine only comes here when the
+// deletion was confirmed by name.
+func (p *Provider) deleteLoadBalancer(ctx context.Context, x pipeline.Resource, arn string) error {
+	attrs, err := p.lbAttributes(ctx, arn)
+	if err != nil {
+		return err
+	}
+	if attrs[deletionProtection] == "true" {
+		if err := p.setAttributes(ctx, arn, map[string]string{deletionProtection: "false"}); err != nil {
+			return err
+		}
+	}
+	_, err = p.elb.DeleteLoadBalancer(ctx, &elb.DeleteLoadBalancerInput{LoadBalancerArn: aws.String(arn)})
+	var ce *pipeline.CloudError
+	if errors.As(err, &ce) && strings.HasPrefix(ce.Code, "OperationNotPermitted") {
+		return pipeline.Fatal("protected", fmt.Sprintf("%s (%s) cannot be deleted: %s", x, arn, ce.Message), "Somebody has protected it again. Lift that protection there, then retry.").From(err)
+	}
+	return err
+}
