@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -144,7 +143,7 @@ func (p *Provider) role(r *pipeline.Run) pipeline.Resource {
 			return pipeline.Seen{}, err
 		}
 		// A new role has no policies: there is nothing to read back yet.
-		return pipeline.Seen{ID: x.Name, Status: pipeline.Ready, Aspects: []pipeline.Aspect{p.attachedAspect(x.Name, nil)}}, nil
+		return pipeline.Seen{ID: x.Name, Status: pipeline.Ready, Aspects: []pipeline.Aspect{p.policyAspect(x.Name, policies{})}}, nil
 	}
 	x.Delete = p.deleteRole
 	x.Blockers = p.roleBlockers
@@ -152,10 +151,10 @@ func (p *Provider) role(r *pipeline.Run) pipeline.Resource {
 }
 
 func (p *Provider) roleAspects(ctx context.Context, role, trust string) ([]pipeline.Aspect, error) {
-	var attached, inline []string
+	var have policies
 	err := pipeline.All(ctx,
-		func(ctx context.Context) (err error) { attached, err = p.attachedPolicies(ctx, role); return err },
-		func(ctx context.Context) (err error) { inline, err = p.inlinePolicies(ctx, role); return err },
+		func(ctx context.Context) (err error) { have.attached, err = p.attachedPolicies(ctx, role); return err },
+		func(ctx context.Context) (err error) { have.inline, err = p.inlinePolicies(ctx, role); return err },
 	)
 	if err != nil {
 		return nil, unseen(err, "the policies of role "+role)
@@ -165,24 +164,8 @@ func (p *Provider) roleAspects(ctx context.Context, role, trust string) ([]pipel
 			_, err := p.iam.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String(role), PolicyDocument: aws.String(trustPolicy)})
 			return err
 		}},
-		p.attachedAspect(role, attached),
-		{Name: "inline policies", Wanted: "", Seen: strings.Join(inline, ", "), Set: func(ctx context.Context) error {
-			return p.deleteInline(ctx, role, inline)
-		}},
+		p.policyAspect(role, have),
 	}, nil
-}
-
-// attachedAspect wants the one policy and nothing more.
-func (p *Provider) attachedAspect(role string, attached []string) pipeline.Aspect {
-	want := ssmPolicy(p.region)
-	return pipeline.Aspect{Name: "attached policies", Wanted: want, Seen: strings.Join(attached, ", "), Set: func(ctx context.Context) error {
-		if !slices.Contains(attached, want) {
-			if _, err := p.iam.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: aws.String(role), PolicyArn: aws.String(want)}); err != nil {
-				return err
-			}
-		}
-		return p.detachPolicies(ctx, role, slices.DeleteFunc(slices.Clone(attached), func(arn string) bool { return arn == want }))
-	}}
 }
 
 // canonicalPolicy is a policy document in one form, so that two that say the
@@ -222,58 +205,6 @@ func single(v any) any {
 		return v
 	}
 	return v
-}
-
-func (p *Provider) attachedPolicies(ctx context.Context, role string) ([]string, error) {
-	return lookup.Once(ctx, "attached "+role, func(ctx context.Context) ([]string, error) {
-		arns, err := lookup.Pages(ctx, func(ctx context.Context, token *string) ([]string, *string, error) {
-			out, err := p.iam.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{RoleName: aws.String(role), Marker: token})
-			if err != nil {
-				return nil, nil, err
-			}
-			var arns []string
-			for _, a := range out.AttachedPolicies {
-				arns = append(arns, aws.ToString(a.PolicyArn))
-			}
-			return arns, out.Marker, nil
-		})
-		slices.Sort(arns)
-		return arns, err
-	})
-}
-
-func (p *Provider) inlinePolicies(ctx context.Context, role string) ([]string, error) {
-	return lookup.Once(ctx, "inline "+role, func(ctx context.Context) ([]string, error) {
-		names, err := lookup.Pages(ctx, func(ctx context.Context, token *string) ([]string, *string, error) {
-			out, err := p.iam.ListRolePolicies(ctx, &iam.ListRolePoliciesInput{RoleName: aws.String(role), Marker: token})
-			if err != nil {
-				return nil, nil, err
-			}
-			return out.PolicyNames, out.Marker, nil
-		})
-		slices.Sort(names)
-		return names, err
-	})
-}
-
-func (p *Provider) detachPolicies(ctx context.Context, role string, arns []string) error {
-	for _, arn := range arns {
-		_, err := p.iam.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: aws.String(role), PolicyArn: aws.String(arn)})
-		if err := unless(err, pipeline.NotFound); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *Provider) deleteInline(ctx context.Context, role string, names []string) error {
-	for _, n := range names {
-		_, err := p.iam.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: aws.String(role), PolicyName: aws.String(n)})
-		if err := unless(err, pipeline.NotFound); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // deleteRole takes the policies off first: IAM refuses otherwise.
