@@ -36,7 +36,8 @@ type Cloud struct {
 	apis  map[string]*api
 	hooks hooks
 
-	ec2 *EC2
+	ec2      *EC2
+	platform *platform
 }
 
 // hooks are what services ask of one another. A service sets its own in its constructor; a nil hook means that the

@@ -1,0 +1,158 @@
+package aws
+
+import (
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/iam/types"
+)
+
+// Users are here because identities of callers and errors about users are part of IAM's face; the simulation gives them
+// no permissions of their own.
+
+func (s *iamService) user(c *reqCtx, name *string) (*IAMUser, error) {
+	if name == nil {
+		return nil, failMissing("userName")
+	}
+	u := s.state.account(c.account).Users[strings.ToLower(*name)]
+	if u == nil || !c.visible(u.ARN, u.Created, false, u.Name, tagValues(u.Tags)) {
+		return nil, fail(404, "NoSuchEntity", "The user with name %s cannot be found.", *name)
+	}
+	return u, nil
+}
+
+func (u *IAMUser) sdkUser() types.User {
+	return types.User{Path: &u.Path, UserName: &u.Name, UserId: &u.ID, Arn: &u.ARN, CreateDate: &u.Created}
+}
+
+func (s *iamService) createUser(c *reqCtx, in *iam.CreateUserInput) (*iam.CreateUserOutput, error) {
+	if err := checkIAMName("userName", deref(in.UserName), 64); err != nil {
+		return nil, err
+	}
+	path := orDefault(in.Path, "/")
+	if err := checkIAMPath(path); err != nil {
+		return nil, err
+	}
+	tags, err := checkIAMTags(nil, in.Tags)
+	if err != nil {
+		return nil, err
+	}
+	a, key := s.state.account(c.account), strings.ToLower(*in.UserName)
+	if a.Users[key] != nil {
+		return nil, fail(409, "EntityAlreadyExists", "User with name %s already exists.", *in.UserName)
+	}
+	u := &IAMUser{Name: *in.UserName, Path: path, ID: c.uniqueID("AIDA"), ARN: c.globalARN("iam", "user"+path+*in.UserName), Created: c.second(), Tags: tags}
+	a.Users[key] = u
+	out := u.sdkUser()
+	out.Tags = iamTags(tags)
+	return &iam.CreateUserOutput{User: &out}, nil
+}
+
+func (s *iamService) getUser(c *reqCtx, in *iam.GetUserInput) (*iam.GetUserOutput, error) {
+	u, err := s.user(c, in.UserName)
+	if err != nil {
+		return nil, err
+	}
+	out := u.sdkUser()
+	out.Tags = iamTags(u.Tags)
+	return &iam.GetUserOutput{User: &out}, nil
+}
+
+func (s *iamService) deleteUser(c *reqCtx, in *iam.DeleteUserInput) (*iam.DeleteUserOutput, error) {
+	u, err := s.user(c, in.UserName)
+	if err != nil {
+		return nil, err
+	}
+	if len(u.Attached) > 0 {
+		return nil, fail(409, "DeleteConflict", "Cannot delete entity, must detach all policies first.")
+	}
+	delete(s.state.account(c.account).Users, strings.ToLower(u.Name))
+	return &iam.DeleteUserOutput{}, nil
+}
+
+func (s *iamService) listUsers(c *reqCtx, in *iam.ListUsersInput) (*iam.ListUsersOutput, error) {
+	a, all := s.state.account(c.account), []types.User{}
+	for _, k := range sortedKeys(a.Users) {
+		if u := a.Users[k]; strings.HasPrefix(u.Path, orDefault(in.PathPrefix, "/")) && c.visible(u.ARN, u.Created, true, u.Name) {
+			all = append(all, u.sdkUser())
+		}
+	}
+	page, marker, err := iamPage(c, all, in.Marker, in.MaxItems)
+	return &iam.ListUsersOutput{Users: page, IsTruncated: marker != nil, Marker: marker}, err
+}
+
+func (s *iamService) tagUser(c *reqCtx, in *iam.TagUserInput) (*iam.TagUserOutput, error) {
+	u, err := s.user(c, in.UserName)
+	if err != nil {
+		return nil, err
+	}
+	if u.Tags, err = checkIAMTags(u.Tags, in.Tags); err != nil {
+		return nil, err
+	}
+	return &iam.TagUserOutput{}, nil
+}
+
+func (s *iamService) untagUser(c *reqCtx, in *iam.UntagUserInput) (*iam.UntagUserOutput, error) {
+	u, err := s.user(c, in.UserName)
+	if err != nil {
+		return nil, err
+	}
+	u.Tags = dropTags(u.Tags, in.TagKeys)
+	return &iam.UntagUserOutput{}, nil
+}
+
+func (s *iamService) listUserTags(c *reqCtx, in *iam.ListUserTagsInput) (*iam.ListUserTagsOutput, error) {
+	u, err := s.user(c, in.UserName)
+	if err != nil {
+		return nil, err
+	}
+	page, marker, err := iamPage(c, iamTagList(u.Tags), in.Marker, in.MaxItems)
+	return &iam.ListUserTagsOutput{Tags: page, IsTruncated: marker != nil, Marker: marker}, err
+}
+
+func (s *iamService) attachUserPolicy(c *reqCtx, in *iam.AttachUserPolicyInput) (*iam.AttachUserPolicyOutput, error) {
+	if err := checkPolicyARN(in.PolicyArn); err != nil {
+		return nil, err
+	}
+	u, err := s.user(c, in.UserName)
+	if err != nil {
+		return nil, err
+	}
+	if s.policy(c, *in.PolicyArn) == nil {
+		return nil, fail(404, "NoSuchEntity", "Policy %s does not exist or is not attachable.", *in.PolicyArn)
+	}
+	for _, at := range u.Attached {
+		if at.ARN == *in.PolicyArn {
+			return &iam.AttachUserPolicyOutput{}, nil
+		}
+	}
+	u.Attached = append(u.Attached, IAMAttachment{ARN: *in.PolicyArn, At: c.now})
+	return &iam.AttachUserPolicyOutput{}, nil
+}
+
+func (s *iamService) detachUserPolicy(c *reqCtx, in *iam.DetachUserPolicyInput) (*iam.DetachUserPolicyOutput, error) {
+	u, err := s.user(c, in.UserName)
+	if err != nil {
+		return nil, err
+	}
+	for i, at := range u.Attached {
+		if at.ARN == deref(in.PolicyArn) {
+			u.Attached = append(u.Attached[:i:i], u.Attached[i+1:]...)
+			return &iam.DetachUserPolicyOutput{}, nil
+		}
+	}
+	return nil, fail(404, "NoSuchEntity", "Policy %s was not found.", deref(in.PolicyArn))
+}
+
+func (s *iamService) listAttachedUserPolicies(c *reqCtx, in *iam.ListAttachedUserPoliciesInput) (*iam.ListAttachedUserPoliciesOutput, error) {
+	u, err := s.user(c, in.UserName)
+	if err != nil {
+		return nil, err
+	}
+	all := []types.AttachedPolicy{}
+	for _, at := range u.Attached {
+		all = append(all, types.AttachedPolicy{PolicyArn: ptr(at.ARN), PolicyName: ptr(at.ARN[strings.LastIndex(at.ARN, "/")+1:])})
+	}
+	page, marker, err := iamPage(c, all, in.Marker, in.MaxItems)
+	return &iam.ListAttachedUserPoliciesOutput{AttachedPolicies: page, IsTruncated: marker != nil, Marker: marker}, err
+}

@@ -1,0 +1,23 @@
+package aws
+
+// platform holds the services around EC2, which ask one another.
+type platform struct {
+	iam *iamService
+	sts *stsService
+	ssm *ssmService
+	elb *elbService
+	r53 *r53Service
+	acm *acmService
+}
+
+// addPlatform makes the services around EC2.
+func (c *Cloud) addPlatform() {
+	c.platform = &platform{}
+	c.platform.iam = newIAM(c)
+	c.platform.sts = newSTS(c)
+	c.platform.ssm = newSSM(c)
+	newQuotas(c)
+	c.platform.elb = newELB(c)
+	c.platform.r53 = newRoute53(c)
+	c.platform.acm = newACM(c)
+}
