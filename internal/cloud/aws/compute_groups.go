@@ -229,11 +229,25 @@ func (p *Provider) groupTaken(ctx context.Context, r *pipeline.Run, groupName, v
 		return exists
 	}
 	for _, g := range found {
-		if owner, _ := ec2Mark(g.Tags); owner != r.Job.ID {
+		owner, _ := ec2Mark(g.Tags)
+		if err := tagsLate(r, kindSecurityGroup, groupName, owner); err != nil {
+			return err
+		}
+		if owner != r.Job.ID {
 			return nameTaken(kindSecurityGroup, groupName, aws.ToString(g.GroupId)).From(exists)
 		}
 	}
 	return exists
+}
+
+// tagsLate waits a while before a namesake without a mark is judged, if this
+// job may have made it just now: tags can show later than what carries them
+// (failure kind F7).
+func tagsLate(r *pipeline.Run, kind, name, owner string) error {
+	if owner != "" || r.Mode != pipeline.Apply || waited(r, "tags of "+kind+" "+name) > r.Consistency {
+		return nil
+	}
+	return pipeline.Wait(3*time.Second, "the tags of %s %s to become visible", kind, name)
 }
 
 // nameTaken is the verdict on a namesake without the job's mark.

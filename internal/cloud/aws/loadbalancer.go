@@ -222,6 +222,15 @@ func (p *Provider) elbOwners(ctx context.Context, arns ...string) (map[string]st
 	return owners, nil
 }
 
+// intendedTagsLate is tagsLate for what a lookup finds while a create of this
+// job is unresolved.
+func intendedTagsLate(r *pipeline.Run, kind, key, owner string) error {
+	if rec, ok := r.Object(kind, key); !ok || rec.State != job.ObjectIntended {
+		return nil
+	}
+	return tagsLate(r, kind, key, owner)
+}
+
 func elbTags(marks map[string]string) []elbtypes.Tag {
 	return tagList(marks, func(k, v *string) elbtypes.Tag { return elbtypes.Tag{Key: k, Value: v} })
 }
@@ -298,6 +307,9 @@ func (p *Provider) loadBalancer(r *pipeline.Run, lb job.LoadBalancer, leaving bo
 		}
 		s := lbSeen(l)
 		s.Owner = owners[s.ID]
+		if err := intendedTagsLate(r, kindLoadBalancer, lbKey, s.Owner); err != nil {
+			return nil, err
+		}
 		if s.Status == pipeline.Ready {
 			s.Status = pipeline.Pending // whoever takes it reads it with its attributes
 		}

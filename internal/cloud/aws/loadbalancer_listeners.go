@@ -174,6 +174,9 @@ func (p *Provider) listener(r *pipeline.Run, lb job.LoadBalancer, l listening) p
 		if err != nil {
 			return nil, err
 		}
+		if err := intendedTagsLate(r, kindListener, l.key, owners[arn]); err != nil {
+			return nil, err
+		}
 		return []pipeline.Seen{{ID: arn, Owner: owners[arn], Status: pipeline.Pending}}, nil
 	}
 	x.Create = func(ctx context.Context, _ string) (pipeline.Seen, error) {

@@ -172,6 +172,9 @@ func (p *Provider) targetGroup(r *pipeline.Run, lb job.LoadBalancer, leaving boo
 			return nil, err
 		}
 		s := seen(out.TargetGroups[0], owners[aws.ToString(out.TargetGroups[0].TargetGroupArn)])
+		if err := intendedTagsLate(r, kindTargetGroup, targetGroupKey, s.Owner); err != nil {
+			return nil, err
+		}
 		s.Status = pipeline.Pending // whoever takes it reads it with its targets
 		return []pipeline.Seen{s}, nil
 	}

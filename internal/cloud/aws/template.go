@@ -212,7 +212,11 @@ func (p *Provider) templateTaken(ctx context.Context, r *pipeline.Run, templateN
 		return exists
 	}
 	for _, t := range found {
-		if owner, _ := ec2Mark(t.Tags); owner != r.Job.ID {
+		owner, _ := ec2Mark(t.Tags)
+		if err := tagsLate(r, kindLaunchTemplate, templateName, owner); err != nil {
+			return err
+		}
+		if owner != r.Job.ID {
 			return nameTaken(kindLaunchTemplate, templateName, aws.ToString(t.LaunchTemplateId)).From(exists)
 		}
 	}
