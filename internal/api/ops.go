@@ -1,5 +1,134 @@
 package api
 
-func (s *server) opsRoutes()   {}
-func (s *server) auditRoutes() {}
-func (s *server) docRoutes()   {}
+import (
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/zopday/provisioner/internal/access"
+	"github.com/zopday/provisioner/internal/audit"
+)
+
+// auditIn is the query of the audit log.
+type auditIn struct {
+	Scope        string    `query:"scope" maxLength:"200" doc:"What the actor's role was bound to"`
+	Action       string    `query:"action" maxLength:"200" doc:"As the policies spell it, such as provisioning-job:create"`
+	Actor        string    `query:"actor" maxLength:"200"`
+	ResourceType string    `query:"resourceType" maxLength:"200"`
+	ResourceID   string    `query:"resourceId" maxLength:"200"`
+	Outcome      string    `query:"outcome" enum:"allowed,refused,failed"`
+	From         time.Time `query:"from" doc:"RFC 3339; included"`
+	To           time.Time `query:"to" doc:"RFC 3339; not included"`
+	Limit        int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	Cursor       string    `query:"cursor" pattern:"^[0-9]{1,18}$" doc:"nextCursor of the page before"`
+}
+
+func (s *server) auditRoutes() {
+	type out struct{ Body List[audit.Entry] }
+	route(s, huma.Operation{
+		OperationID: "list-audit-logs", Method: http.MethodGet, Path: "/audit-logs", Tags: []string{"Audit"},
+		Summary: "Read the audit log", Description: "Every mutation, allowed or refused, newest first. Each entry hashes the one before it.", Errors: []int{422},
+	}, []access.Policy{access.AuditView}, func(ctx context.Context, in *auditIn) (*out, error) {
+		f := audit.Filter{
+			Scope: in.Scope, Action: in.Action, Actor: in.Actor, ResourceType: in.ResourceType, ResourceID: in.ResourceID,
+			Outcome: audit.Outcome(in.Outcome), From: in.From, To: in.To, Limit: in.Limit,
+		}
+		if in.Cursor != "" {
+			n, err := strconv.ParseInt(in.Cursor, 10, 64)
+			if err != nil {
+				return nil, badField("cursor", "is not a cursor of this list", "use nextCursor of the page before, or leave it out")
+			}
+			f.Before = n
+		}
+		entries, next, err := s.Service.AuditLog(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		cursor := ""
+		if next > 0 {
+			cursor = strconv.FormatInt(next, 10)
+		}
+		return &out{listOf(entries, cursor)}, nil
+	})
+}
+
+// Health is the answer of the health endpoints.
+type Health struct {
+	Status string `json:"status" enum:"ok,unavailable"`
+}
+
+func (s *server) opsRoutes() {
+	type health struct {
+		Status int
+		Body   Data[Health]
+	}
+	public := []access.Policy{access.Public}
+	tags := []string{"Operation"}
+	route(s, huma.Operation{
+		OperationID: "healthz", Method: http.MethodGet, Path: "/healthz", Tags: tags, Summary: "Is the process alive?",
+	}, public, func(context.Context, *struct{}) (*health, error) {
+		return &health{http.StatusOK, Data[Health]{Data: Health{"ok"}}}, nil
+	})
+	route(s, huma.Operation{
+		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: tags, Summary: "Can it do its work?",
+		Description: "Database reachable, migrations current. The reason why not is in the log.", Errors: []int{503},
+	}, public, func(ctx context.Context, _ *struct{}) (*health, error) {
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		if err := s.Ready(ctx); err != nil {
+			s.Log.WarnContext(ctx, "not ready", "error", err)
+			return nil, newProblem(unavailable, "the database does not answer, or its schema is not current", "The reason is in the server's log.")
+		}
+		return &health{http.StatusOK, Data[Health]{Data: Health{"ok"}}}, nil
+	})
+	type version struct{ Body Data[Version] }
+	route(s, huma.Operation{
+		OperationID: "version", Method: http.MethodGet, Path: "/version", Tags: tags, Summary: "What is running",
+	}, public, func(context.Context, *struct{}) (*version, error) {
+		return &version{Data[Version]{Data: s.Version}}, nil
+	})
+	s.metricsRoute(tags)
+}
+
+// metricsRoute serves the numbers to whoever may view jobs, and without a token
+// to a scraper on this machine. What came through a proxy is not from here.
+func (s *server) metricsRoute(tags []string) {
+	type out struct{ Body func(huma.Context) }
+	handler := s.Metrics.Handler()
+	route(s, huma.Operation{
+		OperationID: "metrics", Method: http.MethodGet, Path: "/metrics", Tags: tags, Summary: "Prometheus metrics",
+		Description: "Needs a token, except from the loopback interface of this machine without a proxy in between.",
+		Errors:      []int{401, 403},
+		Responses:   map[string]*huma.Response{"200": {Description: "Text format", Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}}}},
+		Middlewares: huma.Middlewares{func(hc huma.Context, next func(huma.Context)) {
+			r, _ := humago.Unwrap(hc)
+			if fromHere(r) {
+				next(hc)
+				return
+			}
+			s.guard([]access.Policy{access.JobView})(hc, next)
+		}},
+	}, []access.Policy{access.Public}, func(context.Context, *struct{}) (*out, error) {
+		return &out{func(hc huma.Context) {
+			r, w := humago.Unwrap(hc)
+			w.Header().Del("Content-Type")
+			handler.ServeHTTP(w, r)
+		}}, nil
+	})
+}
+
+// fromHere reports whether a request comes from this machine itself.
+func fromHere(r *http.Request) bool {
+	for _, h := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
+		if r.Header.Get(h) != "" {
+			return false
+		}
+	}
+	ip := net.ParseIP(peer(r))
+	return ip != nil && ip.IsLoopback()
+}

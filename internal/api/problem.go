@@ -148,8 +148,9 @@ func writeProblem(hc huma.Context, p *Problem) {
 }
 
 func init() {
-	// Huma keeps one constructor of errors for the process; this package is its
-	// only user in the binary.
+	// Huma keeps one constructor of errors for the process, and one word on
+	// whether a list may be null; this package is its only user in the binary.
+	huma.DefaultArrayNullable = false
 	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
 		return fromHuma(context.Background(), status, msg, errs...)
 	}

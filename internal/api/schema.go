@@ -30,3 +30,9 @@ func encode(w io.Writer, v any) error {
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
+
+// schemaOf is the schema of a value's type, in the document's components.
+func (s *server) schemaOf(v any) *huma.Schema {
+	t := reflect.TypeOf(v)
+	return s.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
+}

@@ -26,6 +26,16 @@ type CreateRequest struct {
 	Submit         bool              `json:"submit,omitempty" doc:"true: queue the job at once; otherwise it stays a draft until PATCH {\"status\":\"queued\"}"`
 }
 
+// parts checks the spec by the schema of its resource type, so that everything
+// wrong with a document is said at once.
+func (r *CreateRequest) parts() []job.FieldError {
+	if r.ResourceType != job.VM || r.Provider == job.Azure || len(r.Config.Spec) == 0 {
+		return nil
+	}
+	var spec job.VMSpec
+	return decodeAt(r.Config.Spec, "config.spec", &spec)
+}
+
 // ConfigRequest holds the spec, whose schema depends on the resource type.
 type ConfigRequest struct {
 	Spec json.RawMessage `json:"spec,omitempty" doc:"The spec of the resource type"`

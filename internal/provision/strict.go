@@ -35,6 +35,9 @@ func Decode(body []byte, into any) error {
 	}
 	var b binder
 	b.bind(v, reflect.ValueOf(into).Elem(), "")
+	if p, ok := into.(interface{ parts() []job.FieldError }); ok {
+		b.errs = append(b.errs, p.parts()...)
+	}
 	return b.err()
 }
 
