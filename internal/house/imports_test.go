@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -63,8 +66,9 @@ var rules = map[string]rule{
 	},
 	"internal/observe": {may: "internal/ledger internal/job internal/db", tests: "internal/pgtest"},
 	"internal/api": {
-		may:   "internal/job internal/provision internal/access internal/observe",
-		tests: "internal/db internal/audit internal/ledger internal/secrets internal/spaces/... internal/cloud/... internal/reconciler internal/steps internal/sim/... internal/pgtest",
+		// db, ledger and audit for their types alone: a filter, an entry, a passing error.
+		may:   "internal/job internal/provision internal/access internal/observe internal/db internal/ledger internal/audit",
+		tests: "internal/secrets internal/spaces/... internal/cloud/... internal/reconciler internal/steps internal/sim/... internal/pgtest",
 	},
 	"internal/client": {may: "internal/job"},
 	"internal/cli":    {may: "internal/job internal/client"},
@@ -76,8 +80,9 @@ var rules = map[string]rule{
 	},
 
 	// The simulated clouds know nothing of the product, so they cannot say what it hopes to hear.
-	"internal/sim":     {},
-	"internal/sim/aws": {may: "internal/sim"},
+	"internal/sim":       {},
+	"internal/sim/guest": {},
+	"internal/sim/aws":   {may: "internal/sim internal/sim/guest"},
 
 	// For tests alone, and the binary.
 	"internal/pgtest": {},
@@ -92,7 +97,7 @@ var outside = map[string]string{
 	"github.com/jackc/pgx/":    "internal/db internal/ledger internal/pgtest",
 	"github.com/spf13/cobra":   "internal/cli cmd/zopday",
 	"github.com/danielgtaylor": "internal/api",
-	"mvdan.cc/sh/":             "internal/bootstrap internal/sim/aws",
+	"mvdan.cc/sh/":             "internal/bootstrap internal/sim/...",
 	"testing":                  "internal/pgtest internal/e2e",
 }
 
@@ -106,6 +111,18 @@ type listed struct {
 
 func list(t *testing.T) []listed {
 	t.Helper()
+	// A passed test's result is cached until a file that it looked at changes, and what a command
+	// looks at does not count: so every Go file is looked at here.
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		_, err = os.Stat(path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports,Error", module+"/...")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
