@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"time"
+)
+
+// Backends are what the commands that run something need and this package
+// does not know: the server and the simulated clouds. The binary puts them in.
+type Backends struct {
+	// Serve starts the provisioner.
+	Serve func(ctx context.Context, o ServeOptions) (Server, error)
+	// Simulate starts the simulated clouds.
+	Simulate func(ctx context.Context, o SimOptions) (Simulation, error)
+	// VerifyAudit walks the audit log of a database without any server.
+	VerifyAudit func(ctx context.Context, dsn string) (AuditHead, error)
+}
+
+// ServeOptions are how a server is to run.
+type ServeOptions struct {
+	Listen        string
+	DB            string        // path of an SQLite file, or a postgres:// DSN
+	DeadAfter     time.Duration // silence after which a worker's jobs are taken over
+	Workers       int           // jobs carried out side by side; 0: none, the API alone
+	TimeScale     float64       // simulated clouds: how many of their seconds pass in a real one
+	LogLevel      string
+	LogJSON       bool
+	Log           io.Writer
+	Token         string // the bootstrap token; "" keeps or makes one
+	ConfigService string // address of an external config service; "" is the built-in one
+	Cloud         *CloudEndpoint
+}
+
+// A CloudEndpoint is a simulated cloud that a server is to use, instead of what
+// the environment says.
+type CloudEndpoint struct{ URL, AccessKey, SecretKey string }
+
+// A Server is a provisioner that runs.
+type Server interface {
+	URL() string
+	// FreshToken is the bootstrap token if it has just been made; it cannot be
+	// had again.
+	FreshToken() string
+	// Done is closed when the server has ended by itself; Err says why.
+	Done() <-chan struct{}
+	Err() error
+	// Close ends it: steps come to a safe point, leases are handed back.
+	Close(ctx context.Context) error
+}
+
+// SimOptions are how the simulated clouds are to run.
+type SimOptions struct {
+	Control, AWS              string // addresses to listen on
+	ReadLatency, WriteLatency time.Duration
+	TimeScale                 float64
+	Seed                      uint64
+}
+
+// A Simulation is the simulated clouds, running.
+type Simulation interface {
+	ControlURL() string
+	AWS() CloudEndpoint
+	Account() string
+	// Call carries out an operation of a cloud outside of the books, as
+	// somebody else would: how things get there beforehand.
+	Call(cloud, service, operation, region string, params map[string]any) (json.RawMessage, error)
+	// Step moves the simulated clock.
+	Step(d time.Duration)
+	// Mark is the place in the books; Since counts the requests after one.
+	Mark() int
+	Since(mark int) Traffic
+	// Snapshot is everything that exists, as text by its name.
+	Snapshot() map[string]string
+	// Residue lists what carries an owner's mark, or lies inside of that.
+	Residue(owner string) []string
+	Close(ctx context.Context) error
+}
+
+// Traffic is what a simulated cloud was asked.
+type Traffic struct {
+	Reads    int
+	Mutating []string // service:operation of each
+}
+
+// AuditHead is the end of an audit log that was found whole.
+type AuditHead struct {
+	Seq  int64  `json:"seq"`
+	Hash string `json:"hash"`
+}

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Beforehand is what has to exist at the simulated cloud before a job file
+// runs: the content of <name>.sandbox.yaml beside <name>.yaml.
+type beforehand struct {
+	// Objects are calls of the cloud's own API, in order.
+	Objects []placement `json:"objects"`
+	// Set puts values into the job, as --set does: IDs that the calls gave.
+	Set map[string]any `json:"set"`
+}
+
+// A placement is one call, or with After alone some simulated time.
+type placement struct {
+	Service   string         `json:"service"`
+	Operation string         `json:"operation"`
+	Region    string         `json:"region"` // the job's, if left out
+	Params    map[string]any `json:"params"`
+	// As keeps values of the answer under a name; ${name} stands for it from
+	// then on. The path goes by keys, in any case, and list indexes.
+	As    map[string]string `json:"as"`
+	After string            `json:"after"`
+}
+
+// sandboxFile is the file beside a job file that says what exists beforehand.
+func sandboxFile(path string) string {
+	for _, ext := range []string{".yaml", ".yml", ".json"} {
+		if base, ok := strings.CutSuffix(path, ext); ok {
+			return base + ".sandbox.yaml"
+		}
+	}
+	return path + ".sandbox.yaml"
+}
+
+// readBeforehand reads it; a job file without one needs nothing.
+func readBeforehand(path string) (beforehand, error) {
+	var b beforehand
+	raw, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, nil
+	}
+	if err != nil {
+		return b, &usageError{msg: fmt.Sprintf("%s cannot be read: %v", path, pathless(err))}
+	}
+	if err := yaml.UnmarshalStrict(raw, &b); err != nil {
+		return b, &usageError{msg: fmt.Sprintf("%s: %s", path, yamlProblem(err))}
+	}
+	return b, nil
+}
+
+// prepare makes what has to exist beforehand, and puts what it learned into
+// the job.
+func (b beforehand) prepare(s Simulation, d *document) error {
+	known := map[string]string{}
+	for i, o := range b.Objects {
+		where := fmt.Sprintf("object %d (%s %s)", i+1, o.Service, o.Operation)
+		if o.After != "" {
+			wait, err := time.ParseDuration(o.After)
+			if err != nil || wait < 0 || o.Operation != "" {
+				return usagef("sandbox file, object %d: after is a duration such as 5m, on its own", i+1)
+			}
+			s.Step(wait)
+			continue
+		}
+		params, err := fill(o.Params, known)
+		if err != nil {
+			return usagef("sandbox file, %s: %v", where, err)
+		}
+		region := or(o.Region, d.text("region"))
+		m, _ := params.(map[string]any)
+		answer, err := s.Call(d.text("provider"), o.Service, o.Operation, region, m)
+		if err != nil {
+			return usagef("sandbox file, %s: %v", where, err)
+		}
+		for name, path := range o.As {
+			v, err := dig(answer, path)
+			if err != nil {
+				return usagef("sandbox file, %s: %s: %v", where, path, err)
+			}
+			known[name] = v
+		}
+	}
+	if len(b.Objects) > 0 {
+		// What is fresh does not show at once, in the simulation as in the cloud.
+		s.Step(time.Minute)
+	}
+	for _, k := range sortedKeys(b.Set) {
+		v, err := fill(b.Set[k], known)
+		if err != nil {
+			return usagef("sandbox file, set %s: %v", k, err)
+		}
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		if err := d.set(k + "=" + string(raw)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill puts known values in the place of ${name}.
+func fill(in any, known map[string]string) (any, error) {
+	switch v := in.(type) {
+	case string:
+		for strings.Contains(v, "${") {
+			start := strings.Index(v, "${")
+			length := strings.IndexByte(v[start:], '}')
+			if length < 0 {
+				return nil, fmt.Errorf("%q: a brace is not closed", v)
+			}
+			name := v[start+2 : start+length]
+			value, ok := known[name]
+			if !ok {
+				return nil, fmt.Errorf("${%s} is not known at this point", name)
+			}
+			v = v[:start] + value + v[start+length+1:]
+		}
+		return v, nil
+	case map[string]any:
+		out := map[string]any{}
+		for k, e := range v {
+			f, err := fill(e, known)
+			if err != nil {
+				return nil, err
+			}
+			out[k] = f
+		}
+		return out, nil
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			f, err := fill(e, known)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = f
+		}
+		return out, nil
+	}
+	return in, nil
+}
+
+// dig finds a string in an answer by its path.
+func dig(answer json.RawMessage, path string) (string, error) {
+	var at any
+	if err := json.Unmarshal(answer, &at); err != nil {
+		return "", err
+	}
+	for key := range strings.SplitSeq(path, ".") {
+		switch v := at.(type) {
+		case map[string]any:
+			found := false
+			for k, e := range v {
+				if strings.EqualFold(k, key) {
+					at, found = e, true
+				}
+			}
+			if !found {
+				return "", fmt.Errorf("the answer has no %s; it has %s", key, strings.Join(sortedKeys(v), ", "))
+			}
+		case []any:
+			i, err := strconv.Atoi(key)
+			if err != nil || i < 0 || i >= len(v) {
+				return "", fmt.Errorf("the answer has %s there, and no number %s", plurals(len(v), "element", "elements"), key)
+			}
+			at = v[i]
+		default:
+			return "", fmt.Errorf("there is nothing below %s", key)
+		}
+	}
+	s, ok := at.(string)
+	if !ok || s == "" {
+		return "", errors.New("the answer has no text there")
+	}
+	return s, nil
+}

@@ -1,0 +1,275 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// stopWithin is how long a server may take to come to a safe point.
+const stopWithin = 25 * time.Second
+
+func (a *app) serveCmd() *cobra.Command {
+	o := ServeOptions{}
+	var logFormat string
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Run the provisioner: API, pages and workers", Args: args(0, 0, ""),
+		Long: withExamples("Run the provisioner: API, pages and workers",
+			"  zopday serve\n  zopday serve --listen 127.0.0.1:5087 --db postgres://zopday@db1,db2/zopday") + `
+
+Every flag can be given as ZOPDAY_<FLAG> in the environment too, such as
+ZOPDAY_DB or ZOPDAY_WORKER_DEAD_AFTER. ZOPDAY_BOOTSTRAP_TOKEN sets the token; without
+it one is made at the first start and shown once. Access to AWS is configured as for
+every SDK of AWS: AWS_REGION, AWS_PROFILE, AWS_ENDPOINT_URL and so on.
+
+SIGTERM and SIGINT end it: steps come to a safe point, leases are handed back, and
+another worker goes on.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.flagsFromEnv(cmd); err != nil {
+				return err
+			}
+			switch logFormat {
+			case "json":
+				o.LogJSON = true
+			case "text":
+				o.LogJSON = false
+			default:
+				return usagef("--log-format %q is neither json nor text", logFormat)
+			}
+			o.Log, o.Token = a.stderr, a.getenv("ZOPDAY_BOOTSTRAP_TOKEN")
+			return a.serve(cmd.Context(), o)
+		},
+	}
+	serveFlags(cmd, &o)
+	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:5087", "`address` to listen on; port 0 is any free one")
+	cmd.Flags().StringVar(&o.DB, "db", "zopday.db", "`path` of an SQLite file, or a postgres:// DSN; ZOPDAY_DB keeps a password out of the arguments")
+	cmd.Flags().Float64Var(&o.TimeScale, "time-scale", 1, "pace of simulated clouds, as zopday sim was told; leave it for real ones")
+	cmd.Flags().StringVar(&logFormat, "log-format", "json", "json or text")
+	cmd.Flags().StringVar(&o.ConfigService, "config-service", "", "`address` of an external config service (gRPC); the built-in one if left out")
+	return cmd
+}
+
+// serveFlags are those of serve that sandbox has too.
+func serveFlags(cmd *cobra.Command, o *ServeOptions) {
+	cmd.Flags().DurationVar(&o.DeadAfter, "worker-dead-after", 10*time.Second, "silence after which a worker's jobs are taken over")
+	cmd.Flags().IntVar(&o.Workers, "workers", 16, "jobs carried out side by side; 0 runs the API alone")
+	cmd.Flags().StringVar(&o.LogLevel, "log-level", "info", "debug, info, warn or error")
+	completeFixed(cmd, "log-level", "debug", "info", "warn", "error")
+}
+
+// flagsFromEnv gives flags that were not on the command line the value of
+// their variable.
+func (a *app) flagsFromEnv(cmd *cobra.Command) error {
+	var bad error
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		name := "ZOPDAY_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		if f.Changed || f.Name == "help" || a.getenv(name) == "" || bad != nil {
+			return
+		}
+		if err := cmd.Flags().Set(f.Name, a.getenv(name)); err != nil {
+			// The value is left out: it may be a DSN with a password.
+			bad = usagef("the value of %s is not one that --%s takes", name, f.Name)
+		}
+	})
+	return bad
+}
+
+func checkServe(o ServeOptions) error {
+	switch {
+	case o.Workers < 0 || o.Workers > 1000:
+		return usagef("--workers is %d; use 0 to 1000", o.Workers)
+	case o.DeadAfter < time.Second:
+		return usagef("--worker-dead-after is %s; use 1s or more", o.DeadAfter)
+	case o.TimeScale <= 0:
+		return usagef("--time-scale is %v; use a number above 0", o.TimeScale)
+	}
+	return nil
+}
+
+func (a *app) serve(ctx context.Context, o ServeOptions) error {
+	if err := checkServe(o); err != nil {
+		return err
+	}
+	srv, err := a.back.Serve(ctx, o)
+	if err != nil {
+		return err
+	}
+	a.say("Listening on %s", srv.URL())
+	if t := srv.FreshToken(); t != "" {
+		a.showFreshToken(t)
+	}
+	return a.runUntilStopped(ctx, srv)
+}
+
+// showFreshToken shows a new token, once. It goes to the standard error, and
+// not through the log, which is kept.
+func (a *app) showFreshToken(token string) {
+	fmt.Fprintf(a.stderr, "\nThe administrator's token. It is shown this once and cannot be had again:\n\n  %s\n\n"+
+		"Keep it with: zopday login    or for this shell: export ZOPDAY_TOKEN=…\n\n", token)
+}
+
+func (a *app) runUntilStopped(ctx context.Context, srv Server) error {
+	select {
+	case <-ctx.Done():
+		a.say("Stopping: steps come to a safe point, leases are handed back.")
+	case <-srv.Done():
+	}
+	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	err := srv.Close(sctx)
+	if serr := srv.Err(); serr != nil {
+		return serr
+	}
+	return err
+}
+
+func (a *app) simCmd() *cobra.Command {
+	var o SimOptions
+	var latency string
+	cmd := &cobra.Command{
+		Use: "sim", Short: "Run the simulated clouds alone, with their control API", Args: args(0, 0, ""),
+		Long: withExamples("Run the simulated clouds alone, each on its own port, with a control API beside them",
+			"  zopday sim\n  zopday sim --latency 80ms/250ms --time-scale 60") + `
+
+Everything is in memory and gone when it ends. It answers the SDKs of AWS:
+AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY as printed at the start.
+docs/simulation.md describes the control API.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.flagsFromEnv(cmd); err != nil {
+				return err
+			}
+			var err error
+			if o.ReadLatency, o.WriteLatency, err = parseLatency(latency); err != nil {
+				return err
+			}
+			if o.TimeScale <= 0 {
+				return usagef("--time-scale is %v; use a number above 0", o.TimeScale)
+			}
+			s, err := a.back.Simulate(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			a.showSimulation(s, o)
+			<-cmd.Context().Done()
+			sctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), 5*time.Second)
+			defer cancel()
+			return s.Close(sctx)
+		},
+	}
+	simFlags(cmd, &o, &latency, 1)
+	cmd.Flags().StringVar(&o.Control, "control", "127.0.0.1:5090", "`address` of the control API; a bare number is a port, 0 any free one")
+	cmd.Flags().StringVar(&o.AWS, "aws", "127.0.0.1:5091", "`address` of the simulated AWS; a bare number is a port, 0 any free one")
+	return cmd
+}
+
+func simFlags(cmd *cobra.Command, o *SimOptions, latency *string, scale float64) {
+	cmd.Flags().StringVar(latency, "latency", "0", "time that every answer takes, or reads/writes such as 80ms/250ms")
+	cmd.Flags().Float64Var(&o.TimeScale, "time-scale", scale, "simulated seconds in a real one")
+	cmd.Flags().Uint64Var(&o.Seed, "seed", 1, "the same seed and the same requests give the same IDs and delays")
+}
+
+// parseLatency reads "80ms" or "80ms/250ms".
+func parseLatency(s string) (read, write time.Duration, err error) {
+	one := func(s string) (time.Duration, error) {
+		if n, err := strconv.Atoi(s); err == nil {
+			return time.Duration(n) * time.Millisecond, nil
+		}
+		return time.ParseDuration(s)
+	}
+	r, w, two := strings.Cut(s, "/")
+	if read, err = one(r); err == nil {
+		write = read
+		if two {
+			write, err = one(w)
+		}
+	}
+	if err != nil || read < 0 || write < 0 {
+		return 0, 0, usagef("--latency %q is not a duration such as 80ms, or two such as 80ms/250ms for reads and writes", s)
+	}
+	return read, write, nil
+}
+
+// showSimulation prints where the simulated clouds are and how to use them.
+func (a *app) showSimulation(s Simulation, o SimOptions) {
+	e := s.AWS()
+	out := fmt.Sprintf("AWS      %s  (account %s)\nControl  %s\n", e.URL, s.Account(), s.ControlURL())
+	_ = a.write([]byte(out)) // the addresses are the result; a closed pipe does not end the simulation
+	a.say("\nUse it:\n  export AWS_ENDPOINT_URL=%s AWS_ACCESS_KEY_ID=%s AWS_SECRET_ACCESS_KEY=%s\n  zopday serve --time-scale %s\n\nCtrl-C ends it.",
+		e.URL, e.AccessKey, e.SecretKey, strconv.FormatFloat(o.TimeScale, 'g', -1, 64))
+}
+
+func (a *app) sandboxCmd() *cobra.Command {
+	var so SimOptions
+	var o ServeOptions
+	var latency, db string
+	cmd := &cobra.Command{
+		Use: "sandbox", Short: "Run the provisioner and a simulated AWS together on this machine", Args: args(0, 0, ""),
+		Long: withExamples("Run the provisioner and a simulated AWS together on this machine; nothing leaves it, and no cloud account is needed",
+			"  zopday sandbox\n  zopday sandbox --latency 80ms/250ms --time-scale 20"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.flagsFromEnv(cmd); err != nil {
+				return err
+			}
+			var err error
+			if so.ReadLatency, so.WriteLatency, err = parseLatency(latency); err != nil {
+				return err
+			}
+			if o.DB = db; db == "" {
+				dir, err := os.MkdirTemp("", "zopday-sandbox-")
+				if err != nil {
+					return fmt.Errorf("sandbox: %w", err)
+				}
+				defer os.RemoveAll(dir)
+				o.DB = filepath.Join(dir, "zopday.db")
+			}
+			o.Log, o.Token, o.TimeScale = a.stderr, a.getenv("ZOPDAY_BOOTSTRAP_TOKEN"), so.TimeScale
+			return a.sandbox(cmd.Context(), so, o)
+		},
+	}
+	simFlags(cmd, &so, &latency, 30)
+	serveFlags(cmd, &o)
+	if err := cmd.Flags().Set("log-level", "warn"); err != nil {
+		panic(err) // a programming error
+	}
+	cmd.Flags().Lookup("log-level").Changed = false
+	cmd.Flags().Lookup("log-level").DefValue = "warn"
+	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:5087", "`address` of the provisioner; port 0 is any free one")
+	cmd.Flags().StringVar(&so.Control, "control", "127.0.0.1:5090", "`address` of the simulation's control API; port 0 is any free one")
+	cmd.Flags().StringVar(&so.AWS, "aws", "127.0.0.1:5091", "`address` of the simulated AWS; port 0 is any free one")
+	cmd.Flags().StringVar(&db, "db", "", "`path` of an SQLite file to keep, or a postgres:// DSN; thrown away if left out")
+	return cmd
+}
+
+func (a *app) sandbox(ctx context.Context, so SimOptions, o ServeOptions) error {
+	if err := checkServe(o); err != nil {
+		return err
+	}
+	s, err := a.back.Simulate(ctx, so)
+	if err != nil {
+		return err
+	}
+	defer s.Close(context.WithoutCancel(ctx))
+	e := s.AWS()
+	o.Cloud = &e
+	srv, err := a.back.Serve(ctx, o)
+	if err != nil {
+		return err
+	}
+	token := or(srv.FreshToken(), o.Token)
+	_ = a.write([]byte(fmt.Sprintf("Server   %s\nAWS      %s  (simulated, account %s)\nControl  %s\n", srv.URL(), e.URL, s.Account(), s.ControlURL())))
+	show := "the one given before"
+	if srv.FreshToken() != "" {
+		show = token
+	}
+	fmt.Fprintf(a.stderr, "Token    %s\n", show)
+	a.say("\nIn another terminal:\n  export ZOPDAY_SERVER=%s ZOPDAY_TOKEN=%s\n  zopday jobs create -f examples/vm-aws-fixed.yaml --wait\n  zopday jobs delete docker-host --wait\n\nCtrl-C ends it, and everything in it is gone.",
+		srv.URL(), show)
+	return a.runUntilStopped(ctx, srv)
+}
