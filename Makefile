@@ -36,10 +36,10 @@ vuln: tools ## known vulnerabilities, from the database that is a Go module
 	scripts/vulncheck ./...
 
 bench: deps ## measure against plain SQL and two durable-execution libraries; lines of BENCH
-	cd bench && go run .
+	cd bench/peers && go run .
 
-chaos: deps ## the crash matrix in full, every read too, and SIGKILL with real processes; slow
-	ZOPDAY_CHAOS=full go test -count=1 -p 1 -timeout 3h ./internal/e2e/...
+chaos: deps ## the crash matrix with every read in it; slow
+	E2E_ALL=1 go test -count=1 -p 1 -timeout 3h ./internal/e2e/...
 
 generate: ## write the generated code anew
 	scripts/generate
