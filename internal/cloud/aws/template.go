@@ -226,19 +226,30 @@ func (p *Provider) templateTaken(ctx context.Context, r *pipeline.Run, templateN
 // templateAspects compares the default version with what is wanted. Versions
 // never change: what differs is put right by a new one.
 func (p *Provider) templateAspects(ctx context.Context, id string, want *ec2types.RequestLaunchTemplateData) ([]pipeline.Aspect, error) {
-	out, err := p.ec2.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: aws.String(id), Versions: []string{templateVersion}})
+	have, err := p.defaultVersion(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if len(out.LaunchTemplateVersions) == 0 || out.LaunchTemplateVersions[0].LaunchTemplateData == nil {
-		return nil, absent("EC2", "DescribeLaunchTemplateVersions", "the default version of launch template "+id)
-	}
 	renew := sync.OnceValue(func() error { return p.newVersion(ctx, id, want) })
-	aspects := compareTemplate(want, out.LaunchTemplateVersions[0].LaunchTemplateData)
+	aspects := compareTemplate(want, have)
 	for i := range aspects {
 		aspects[i].Set = func(context.Context) error { return renew() }
 	}
 	return aspects, nil
+}
+
+// defaultVersion is what a VM started now would get.
+func (p *Provider) defaultVersion(ctx context.Context, id string) (*ec2types.ResponseLaunchTemplateData, error) {
+	return lookup.Once(ctx, kindLaunchTemplate+" default of "+id, func(ctx context.Context) (*ec2types.ResponseLaunchTemplateData, error) {
+		out, err := p.ec2.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: aws.String(id), Versions: []string{templateVersion}})
+		if err != nil {
+			return nil, err
+		}
+		if len(out.LaunchTemplateVersions) == 0 || out.LaunchTemplateVersions[0].LaunchTemplateData == nil {
+			return nil, absent("EC2", "DescribeLaunchTemplateVersions", "the default version of launch template "+id)
+		}
+		return out.LaunchTemplateVersions[0].LaunchTemplateData, nil
+	})
 }
 
 func (p *Provider) newVersion(ctx context.Context, id string, data *ec2types.RequestLaunchTemplateData) error {
