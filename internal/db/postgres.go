@@ -210,10 +210,7 @@ func (d *DB) Listen(ctx context.Context, channel string, each func()) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case pgconn.Timeout(err) && !conn.IsClosed():
-			pctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-			err := conn.Ping(pctx)
-			cancel()
-			if err != nil {
+			if err := stillPrimary(ctx, conn); err != nil {
 				return fmt.Errorf("listen: %w", err)
 			}
 		default:
@@ -222,4 +219,19 @@ func (d *DB) Listen(ctx context.Context, channel string, each func()) error {
 	}
 }
 
-const listenProbe = 30 * time.Second
+const listenProbe = 10 * time.Second
+
+// stillPrimary asks whether the server that a session is on answers, and is
+// still the one that takes writes: after a failover nobody notifies on the other.
+func stillPrimary(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var readOnly string
+	if err := conn.QueryRow(ctx, "SHOW transaction_read_only").Scan(&readOnly); err != nil {
+		return err
+	}
+	if readOnly == "on" {
+		return errors.New("the server is read-only now")
+	}
+	return nil
+}

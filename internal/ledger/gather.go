@@ -8,8 +8,10 @@ import (
 )
 
 // flushTimeout bounds one transaction of the gatherer. It is its own, not a
-// caller's: one caller that gives up must not take its neighbours' writes with it.
-const flushTimeout = 30 * time.Second
+// caller's: one caller that gives up must not take its neighbours' writes with
+// it. A commit can hang for good: on an old primary that waits for its standby,
+// after that one was promoted.
+const flushTimeout = 10 * time.Second
 
 // slowAfter is when a transaction no longer keeps the next one from leaving. It
 // may be waiting for a row that a person's change holds locked, and those behind
