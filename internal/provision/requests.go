@@ -180,9 +180,20 @@ func changedPaths(before, after json.RawMessage) ([]string, error) {
 	return paths, nil
 }
 
+// presence are the parts of a spec that mean something by being there at all;
+// any other object that is missing is the same as an empty one.
+var presence = []string{"loadBalancer", "loadBalancer.dns", "existing", "adopt"}
+
 func diff(path string, a, b any, paths *[]string) {
 	am, aok := a.(map[string]any)
 	bm, bok := b.(map[string]any)
+	if aok && b == nil || bok && a == nil {
+		if slices.Contains(presence, path) {
+			*paths = append(*paths, path)
+			return
+		}
+		aok, bok = true, true
+	}
 	if !aok || !bok {
 		x, xerr := json.Marshal(a)
 		y, yerr := json.Marshal(b)
