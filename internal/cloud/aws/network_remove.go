@@ -28,12 +28,19 @@ func (p *Provider) RemoveNetwork(ctx context.Context, r *pipeline.Run) error {
 	if rec, ok := r.Object(vpc.Kind, vpc.Key); ok && rec.State == job.ObjectCreated {
 		vpcID = rec.ID
 	}
-	// Every zone that a network can have is asked for, whatever the request says
-	// now: what is not there costs nothing.
+	spec, err := r.Job.VMSpec()
+	if err != nil {
+		return err
+	}
+	// The zones that the request asks for, and those of which the ledger knows
+	// from before the request was changed.
 	each := func(one func(zone string) pipeline.Resource) []func(context.Context) error {
 		var parts []func(context.Context) error
-		for _, z := range zoneKeys {
-			parts = append(parts, func(ctx context.Context) error { return r.Remove(ctx, one(z)) })
+		for i, z := range zoneKeys {
+			x := one(z)
+			if _, known := r.Object(x.Kind, x.Key); known || i < spec.Network.Zones {
+				parts = append(parts, func(ctx context.Context) error { return r.Remove(ctx, x) })
+			}
 		}
 		return parts
 	}
