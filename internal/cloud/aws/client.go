@@ -23,6 +23,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go/middleware"
 
+	"github.com/zopday/provisioner/internal/cloud"
+	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
@@ -66,6 +68,17 @@ func New(o Options) *Clouds {
 	}
 	return &Clouds{opts: o, open: map[place]*Provider{}, lims: map[place]*limits{}}
 }
+
+// Open gives access to the account that a job names, in the job's region.
+func (c *Clouds) Open(ctx context.Context, j *job.Job) (cloud.Provider, error) {
+	p, err := c.provider(ctx, j.CloudAccountID, j.Region)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+var _ cloud.Opener = (*Clouds)(nil)
 
 // provider is the account in the region, with clients that are not too old.
 func (c *Clouds) provider(ctx context.Context, account, region string) (*Provider, error) {
