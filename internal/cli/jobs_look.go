@@ -26,14 +26,14 @@ func (a *app) jobsWatch() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.watchResult(ctx, c, last); err != nil {
-				return err
-			}
 			expect := j.Phase
 			if j.Cancelling || j.Status == job.Cancelled {
 				expect = job.PhaseTeardown
 			}
-			return a.outcome(last, expect)
+			if err := a.outcome(last, expect); err != nil {
+				return err // the standard output has no result then
+			}
+			return a.watchResult(ctx, c, last)
 		})
 	cmd.Flags().Int64Var(&since, "since", 0, "only events after this `number`")
 	return cmd

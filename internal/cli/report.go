@@ -29,7 +29,11 @@ func (a *app) report(err error) {
 	if err == nil || errors.As(err, &quiet) {
 		return
 	}
-	if a.settled && (a.cfg.Output.Value == "json" || a.cfg.Output.Value == "jsonl") {
+	format := a.cfg.Output.Value
+	if !a.settled {
+		format = or(a.flags.output, a.getenv("ZOPDAY_OUTPUT")) // as far as the command line was understood
+	}
+	if format == "json" || format == "jsonl" {
 		fmt.Fprintf(a.stderr, "%s\n", problemDocument(err))
 		return
 	}
