@@ -8,6 +8,7 @@ type platform struct {
 	elb *elbService
 	r53 *r53Service
 	acm *acmService
+	asg *asgService
 }
 
 // addPlatform makes the services around EC2.
@@ -20,4 +21,5 @@ func (c *Cloud) addPlatform() {
 	c.platform.elb = newELB(c)
 	c.platform.r53 = newRoute53(c)
 	c.platform.acm = newACM(c)
+	c.platform.asg = newAutoScaling(c)
 }
