@@ -102,11 +102,14 @@ func (a *app) demos(ctx context.Context, files, sets []string, so SimOptions) er
 			a.tell("")
 		}
 		t, err := a.demo(ctx, d, so)
+		if ctx.Err() != nil {
+			return &sandboxGone{}
+		}
 		if err != nil {
-			if ctx.Err() != nil {
-				return &sandboxGone{}
+			a.tell("\n%s", a.outTerm.paint(red, "What went wrong with "+d.from+":"))
+			for l := range strings.Lines(err.Error()) {
+				a.tell("  %s", clean(strings.TrimRight(l, "\n")))
 			}
-			a.report(fmt.Errorf("%s: %w", d.from, err))
 			if firstErr == nil {
 				firstErr = err
 			}
@@ -171,8 +174,6 @@ func (a *app) demo(ctx context.Context, d document, so SimOptions) (t tally, err
 	var againErr error
 	if createErr == nil {
 		againErr = a.demoAgain(ctx, st, d, j)
-	} else if ctx.Err() == nil {
-		a.report(createErr)
 	}
 	if ctx.Err() != nil {
 		return t, ctx.Err()

@@ -184,7 +184,7 @@ func (a *app) attemptTable(w io.Writer, rows []job.StepState) {
 	if len(rows) == 0 {
 		return
 	}
-	t := table{head: []string{"  RUN", "STEP", "DIRECTION", "STATUS", "RETRIES", "BEGAN", "TOOK", "NOTE"}}
+	t := table{head: []string{"  RUN", "STEP", "DIRECTION", "STATUS", "TRIES", "BEGAN", "TOOK", "NOTE"}}
 	for _, r := range rows {
 		began := ""
 		if r.StartedAt != nil {
@@ -195,11 +195,11 @@ func (a *app) attemptTable(w io.Writer, rows []job.StepState) {
 	t.write(w, a.outTerm)
 }
 
-func retries(n int) string {
-	if n == 0 {
-		return ""
+func retries(tries int) string {
+	if tries <= 1 {
+		return "" // the first try is no retry
 	}
-	return fmt.Sprint(n)
+	return fmt.Sprint(tries - 1)
 }
 
 func (a *app) jobsReceipt() *cobra.Command {

@@ -48,26 +48,28 @@ func (s *lineSink) event(ev job.Event) {
 
 // eventText is an event in one line.
 func eventText(ev job.Event) string {
-	var parts []string
-	if ev.Step != "" {
-		parts = append(parts, ev.Step)
+	if ev.Type == "job.failed" {
+		if ev.Step == "" {
+			return "failed: " + ev.Message
+		}
+		return "failed at " + ev.Step + ": " + ev.Message
 	}
-	kind := ev.Type
-	kind = strings.TrimPrefix(kind, "step.")
-	switch {
-	case strings.HasPrefix(ev.Type, "step.") && ev.Message == "":
-		parts = append(parts, kind)
-	case ev.Type == "step.waiting":
-		parts = append(parts, "waiting for "+strings.TrimPrefix(ev.Message, "waiting for "))
-	case strings.HasPrefix(ev.Type, "step."):
-		parts = append(parts, kind+": "+ev.Message)
-	default:
-		parts = append(parts, ev.Message)
+	text := ev.Message
+	if kind, ok := strings.CutPrefix(ev.Type, "step."); ok {
+		switch {
+		case kind == "waiting":
+			text = "waiting for " + strings.TrimPrefix(text, "waiting for ")
+		case kind == "retrying": // the message says it
+		case text == "" || text == kind:
+			text = kind
+		default:
+			text = kind + ": " + text
+		}
 	}
-	if ev.Attempt > 1 && (kind == "started" || kind == "failed") {
-		parts = append(parts, fmt.Sprintf("(attempt %d)", ev.Attempt))
+	if ev.Step == "" {
+		return text
 	}
-	return strings.Join(parts, " ")
+	return ev.Step + " " + text
 }
 
 func (s *lineSink) state(j *client.Job) { s.job = j }
@@ -271,8 +273,8 @@ func (s *liveSink) step(i int, st *client.Step) line {
 	if took := elapsed(st, now); took != "" {
 		l = append(l, piece{dim, "  " + pad(took, 11)})
 	}
-	if st.Attempts > 0 {
-		l = append(l, piece{yellow, "  " + plurals(st.Attempts, "retry", "retries")})
+	if st.Attempts > 1 {
+		l = append(l, piece{yellow, "  " + plurals(st.Attempts-1, "retry", "retries")})
 	}
 	if st.Note != "" {
 		l = append(l, piece{dim, "  " + st.Note})

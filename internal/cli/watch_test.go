@@ -18,7 +18,7 @@ func history(f *fakeAPI) {
 	f.addEvent(job.Event{Time: t0.Add(2 * time.Second), Type: "step.waiting", Step: "stepValidate", Message: "the quota"})
 	f.addEvent(job.Event{Time: t0.Add(3 * time.Second), Type: "step.waiting", Step: "stepValidate", Message: "the quota"})
 	f.addEvent(job.Event{Time: t0.Add(4 * time.Second), Type: "object.created", Step: "stepCreateNetwork", Message: "ec2:vpc shop is vpc-1"})
-	f.addEvent(job.Event{Time: t0.Add(5 * time.Second), Type: "step.failed", Step: "stepCreateNetwork", Attempt: 2, Message: "no \x1b[31mroom"})
+	f.addEvent(job.Event{Time: t0.Add(5 * time.Second), Type: "step.retrying", Step: "stepCreateNetwork", Attempt: 2, Message: "try 2 did not work: no \x1b[31mroom"})
 }
 
 // TestWatchInAPipe: one line a change, RFC 3339 first, repeated waits told once.
@@ -34,7 +34,7 @@ func TestWatchInAPipe(t *testing.T) {
 		"2026-11-30T10:42:06Z stepValidate started",
 		"2026-11-30T10:42:07Z stepValidate waiting for the quota",
 		"2026-11-30T10:42:09Z ec2:vpc shop is vpc-1",
-		"2026-11-30T10:42:10Z stepCreateNetwork failed: no [31mroom (attempt 2)",
+		"2026-11-30T10:42:10Z stepCreateNetwork try 2 did not work: no [31mroom",
 	}
 	// The object's line names its step too.
 	want[3] = "2026-11-30T10:42:09Z stepCreateNetwork ec2:vpc shop is vpc-1"

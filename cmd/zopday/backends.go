@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/zopday/provisioner/internal/access"
+	"github.com/zopday/provisioner/internal/api"
+	"github.com/zopday/provisioner/internal/audit"
+	"github.com/zopday/provisioner/internal/cli"
+	"github.com/zopday/provisioner/internal/db"
+	"github.com/zopday/provisioner/internal/observe"
+	"github.com/zopday/provisioner/internal/server"
+)
+
+// backends are what the command line runs: it knows them by interface alone,
+// and the server and the simulation know nothing of one another.
+func backends() cli.Backends {
+	return cli.Backends{Serve: serve, Simulate: simulate, VerifyAudit: verifyAudit}
+}
+
+func serve(ctx context.Context, o cli.ServeOptions) (cli.Server, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.LogLevel)); err != nil {
+		return nil, fmt.Errorf("log level %q: use debug, info, warn or error", o.LogLevel)
+	}
+	b := cli.Build()
+	c := server.Config{
+		Listen: o.Listen, DB: o.DB, Workers: o.Workers, DeadAfter: o.DeadAfter, TimeScale: o.TimeScale, Token: o.Token,
+		ConfigService: o.ConfigService, Log: observe.NewLogger(o.Log, level, o.LogJSON),
+		Version: api.Version{Version: b.Version, Commit: b.Commit, Date: b.Date},
+	}
+	if o.Cloud != nil {
+		c.AWS = &server.AWS{Endpoint: o.Cloud.URL, AccessKey: o.Cloud.AccessKey, SecretKey: o.Cloud.SecretKey}
+	}
+	s, err := server.Start(ctx, c)
+	if err != nil {
+		return nil, err // never a nil server in an interface that is not nil
+	}
+	return s, nil
+}
+
+// verifyAudit walks the audit log of a database itself, so that it can be
+// checked without trusting a server.
+func verifyAudit(ctx context.Context, dsn string) (cli.AuditHead, error) {
+	d, err := db.Open(ctx, dsn)
+	if err != nil {
+		return cli.AuditHead{}, err
+	}
+	defer d.Close()
+	head, err := audit.Verify(ctx, d, access.DefaultOrg)
+	return cli.AuditHead{Seq: head.Seq, Hash: head.Hash}, err
+}

@@ -1,0 +1,293 @@
+// Package server puts one process of the provisioner together: the database
+// and its ledger, the workers, the spaces, the clouds and the API. It knows
+// everything that runs and nothing of simulated clouds, flags or terminals.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/zopday/provisioner/internal/access"
+	"github.com/zopday/provisioner/internal/api"
+	"github.com/zopday/provisioner/internal/cloud"
+	"github.com/zopday/provisioner/internal/cloud/aws"
+	"github.com/zopday/provisioner/internal/db"
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/ledger"
+	"github.com/zopday/provisioner/internal/observe"
+	"github.com/zopday/provisioner/internal/pipeline"
+	"github.com/zopday/provisioner/internal/provision"
+	"github.com/zopday/provisioner/internal/reconciler"
+	"github.com/zopday/provisioner/internal/spaces"
+	"github.com/zopday/provisioner/internal/steps"
+)
+
+// Config is how a process is to run.
+type Config struct {
+	Listen        string        // address; port 0 is any free one
+	DB            string        // path of an SQLite file, or a postgres:// DSN
+	Workers       int           // jobs carried out side by side; 0: none, the API alone
+	DeadAfter     time.Duration // silence after which a worker's jobs are taken over
+	TimeScale     float64       // simulated clouds: how many of their seconds pass in a real one; 0 and 1 are real time
+	Token         string        // the bootstrap token; "" keeps the one there is, or makes one
+	ConfigService string        // address of an external config service; "" is the built-in one
+	AWS           *AWS          // nil: configured by the environment, as for every SDK of AWS
+	Version       api.Version
+	Log           *slog.Logger
+}
+
+// AWS is a fixed endpoint with fixed credentials.
+type AWS struct{ Endpoint, AccessKey, SecretKey string }
+
+// A Server is one process that runs.
+type Server struct {
+	url   string
+	fresh string
+	log   *slog.Logger
+
+	http     *http.Server
+	stopWork context.CancelFunc
+	stopping chan struct{}
+	work     sync.WaitGroup
+	done     chan struct{}
+	closeAll []func() error
+
+	mu      sync.Mutex
+	err     error
+	ended   bool
+	closing sync.Once
+	closed  error
+}
+
+// Start opens the database, brings its schema up to date, and begins to answer
+// and to work. It returns once requests are answered.
+func Start(ctx context.Context, c Config) (*Server, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{log: c.Log, stopping: make(chan struct{}), done: make(chan struct{})}
+	if err := s.start(ctx, c); err != nil {
+		return nil, errors.Join(err, s.release())
+	}
+	return s, nil
+}
+
+func (s *Server) start(ctx context.Context, c Config) error {
+	// The address comes first: a port that is taken is the likeliest mistake.
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	s.closeAll = append(s.closeAll, func() error { return ignoreClosed(listener.Close()) })
+	s.url = "http://" + reachable(listener.Addr())
+	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+		c.Log.WarnContext(ctx, "listening beyond this machine without TLS; put a proxy that speaks TLS in front", "address", listener.Addr().String())
+	}
+	stopTracing, err := observe.StartTracing(ctx, c.Version.Version)
+	if err != nil {
+		return err
+	}
+	s.closeAll = append(s.closeAll, func() error { return flush(stopTracing) })
+	d, err := db.Open(ctx, c.DB)
+	if err != nil {
+		return err
+	}
+	s.closeAll = append(s.closeAll, d.Close)
+	if err := d.Migrate(ctx); err != nil {
+		return err
+	}
+	if s.fresh, err = access.Bootstrap(ctx, d, c.Token); err != nil {
+		return err
+	}
+	p := s.parts(c, d)
+	s.http = api.Server("", api.New(api.Deps{
+		Service: p.service, Access: access.NewTokens(d), Metrics: p.metrics, Log: c.Log, Ready: d.Current, Version: c.Version, Stop: s.stopping,
+	}))
+	s.http.ErrorLog = slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug)
+	wctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stopWork = stop
+	if p.reconciler != nil {
+		s.work.Go(func() {
+			if err := p.reconciler.Run(wctx); err != nil {
+				s.fail(fmt.Errorf("workers: %w", err))
+			}
+		})
+	}
+	s.work.Go(func() {
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			s.fail(fmt.Errorf("serve: %w", err))
+		}
+	})
+	c.Log.InfoContext(ctx, "started", "address", s.url, "database", string(d.Dialect()), "workers", c.Workers, "version", c.Version.Version)
+	return nil
+}
+
+// parts are what a process is made of, beside database and network.
+type parts struct {
+	metrics    *observe.Metrics
+	service    *provision.Service
+	reconciler *reconciler.Reconciler // nil without workers
+}
+
+func (s *Server) parts(c Config, d *db.DB) parts {
+	p := parts{metrics: observe.NewMetrics()}
+	l := ledger.New(d, ledger.Options{})
+	p.metrics.WatchLedger(l)
+	pace := pipeline.Pace(c.TimeScale)
+	clouds := byProvider{job.AWS: openAWS(c, pace, p.metrics)}
+	registrar := s.registrar(c, d)
+	p.service = provision.New(provision.Config{Ledger: l, Clouds: clouds, Spaces: registrar, Pace: pace, Log: c.Log})
+	if c.Workers > 0 {
+		p.reconciler = reconciler.New(reconciler.Config{
+			Ledger: l, Clouds: clouds, Spaces: registrar, Log: c.Log, Hooks: hooks(p.metrics), Version: c.Version.Version,
+			Slots: c.Workers, DeadAfter: c.DeadAfter, Pace: pace,
+		})
+	}
+	return p
+}
+
+func (s *Server) registrar(c Config, d *db.DB) steps.Registrar {
+	if c.ConfigService != "" {
+		return spaces.Dial(c.ConfigService)
+	}
+	client, stop := spaces.BuiltIn(spaces.NewRegistry(d))
+	s.closeAll = append(s.closeAll, stop)
+	return client
+}
+
+func openAWS(c Config, pace pipeline.Pace, m *observe.Metrics) cloud.Opener {
+	o := aws.Options{Pace: pace, Logger: c.Log, Observe: func(service, op string, _ bool, class pipeline.Class, took time.Duration) {
+		outcome := string(class)
+		if outcome == "" {
+			outcome = "ok"
+		}
+		m.CloudCall(service, op, outcome, took)
+	}}
+	if c.AWS != nil {
+		o.LoadConfig = aws.Static(c.AWS.Endpoint, c.AWS.AccessKey, c.AWS.SecretKey)
+	}
+	return aws.New(o)
+}
+
+// byProvider opens each job's account at the job's own cloud.
+type byProvider map[job.Provider]cloud.Opener
+
+func (b byProvider) Open(ctx context.Context, j *job.Job) (cloud.Provider, error) {
+	o, ok := b[j.Provider]
+	if !ok {
+		return nil, pipeline.Fatal("no-such-cloud", fmt.Sprintf("this server has no access to the cloud %q", j.Provider), "Make the job at a cloud that it has.")
+	}
+	return o.Open(ctx, j)
+}
+
+func hooks(m *observe.Metrics) reconciler.Hooks {
+	return reconciler.Hooks{
+		Claimed: func(rt job.ResourceType, _ bool) { m.Claimed(string(rt)) },
+		StepDone: func(rt job.ResourceType, step string, dir job.Direction, outcome string, took time.Duration) {
+			m.StepEnded(string(rt), step, string(dir), outcome, took)
+		},
+		LeaseLost: func(rt job.ResourceType) { m.LeaseLost(string(rt)) },
+	}
+}
+
+// URL is where the server answers.
+func (s *Server) URL() string { return s.url }
+
+// FreshToken is the bootstrap token if it has just been made. Only its hash is
+// kept, so it cannot be had again.
+func (s *Server) FreshToken() string { return s.fresh }
+
+// Done is closed when the server has ended, by itself or by Close.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err is why the server ended by itself; nil if it did not.
+func (s *Server) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+func (s *Server) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+	if !s.ended {
+		s.ended = true
+		close(s.done)
+	}
+}
+
+// Close ends the server: no new request is taken, steps come to a safe point,
+// leases are handed back. After ctx it no longer waits for that: the leases
+// then end by themselves, and another worker goes on.
+func (s *Server) Close(ctx context.Context) error {
+	s.closing.Do(func() { s.closed = s.shut(ctx) })
+	return s.closed
+}
+
+func (s *Server) shut(ctx context.Context) error {
+	close(s.stopping) // event streams end
+	s.stopWork()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("requests: %w", err), s.http.Close())
+	}
+	finished := make(chan struct{})
+	go func() { s.work.Wait(); close(finished) }()
+	select {
+	case <-finished:
+		err = errors.Join(err, s.release())
+	case <-ctx.Done():
+		err = errors.Join(err, fmt.Errorf("workers: %w", ctx.Err()))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.ended = true
+		close(s.done)
+	}
+	return err
+}
+
+// release closes what was opened, the last first.
+func (s *Server) release() error {
+	var errs []error
+	for i := len(s.closeAll) - 1; i >= 0; i-- {
+		errs = append(errs, s.closeAll[i]())
+	}
+	s.closeAll = nil
+	return errors.Join(errs...)
+}
+
+func flush(stop func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	return stop(ctx)
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// reachable is an address that a client on this machine can use.
+func reachable(a net.Addr) string {
+	host, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
