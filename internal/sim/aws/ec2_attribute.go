@@ -64,7 +64,7 @@ func (e *EC2) describeStatus(r *request, in describeStatusIn) (any, error) {
 		status, detail := "not-applicable", ""
 		if i.Status.Name == "running" {
 			status, detail = "ok", "passed"
-			if e.cloud.World.Now().Sub(i.Guest.Running) < checksTime {
+			if e.cloud.World.Now().Sub(i.RunningSince) < checksTime {
 				status, detail = "initializing", "initializing"
 			}
 		}
@@ -73,7 +73,7 @@ func (e *EC2) describeStatus(r *request, in describeStatusIn) (any, error) {
 			sum.Details = []statusDetail{{"reachability", detail}}
 		}
 		s.System, s.Instance, s.Ebs = sum, sum, sum
-		if i.Guest.Dead {
+		if g := sc.Guests[i.InstanceID]; g != nil && g.Dead {
 			s.Instance = statusSummary{"impaired", []statusDetail{{"reachability", "failed"}}}
 		}
 		keep, err := filterMap(map[string]string{"instance-status.status": s.Instance.Status, "system-status.status": s.System.Status,

@@ -119,8 +119,7 @@ type Instance struct {
 	ShutdownBehavior      string
 	ProfileAssociation    string
 	ProfileName           string
-	TerminateAt           time.Time
-	Guest                 guestState
+	RunningSince          time.Time
 }
 
 func (i *Instance) ident() string { return i.InstanceID }
@@ -362,7 +361,7 @@ func (e *EC2) terminate(sc *ec2Scope, i *Instance, code, message string) {
 
 // left tells the services that watch instances that one no longer runs.
 func (e *EC2) left(sc *ec2Scope, i *Instance) {
-	i.Guest.stop()
+	sc.stopGuest(i)
 	for _, f := range e.cloud.hooks.instanceGone {
 		f(sc.scope(), i.InstanceID)
 	}
@@ -395,6 +394,7 @@ func (e *EC2) terminated(sc *ec2Scope, i *Instance) {
 	}
 	i.Devices, i.Groups = nil, nil
 	i.SubnetID, i.VpcID, i.PrivateIP, i.PublicIP, i.PrivateDNSName, i.SourceDestCheck = "", "", "", "", "", nil
+	delete(sc.Guests, i.InstanceID)
 	// "A terminated instance remains visible for a short while", about an hour (Amazon EC2 user guide).
 	e.after(sc, goneVisible, "forget", i.InstanceID)
 }

@@ -41,6 +41,7 @@ type ec2Scope struct {
 	Endpoints   map[string]*VpcEndpoint
 	KeyPairs    map[string]*KeyPair
 	Tokens      map[string]*clientToken
+	Guests      map[string]*guestState // by instance
 }
 
 func (s *ec2Scope) scope() scope { return scope{s.Account, s.Region} }
@@ -118,7 +119,7 @@ func (e *EC2) in(s scope) *ec2Scope {
 		Rules: map[string]*SecurityGroupRule{}, Interfaces: map[string]*NetworkInterface{}, Acls: map[string]*NetworkACL{},
 		Templates: map[string]*LaunchTemplate{}, Instances: map[string]*Instance{}, Volumes: map[string]*Volume{},
 		Peerings: map[string]*VpcPeering{}, Endpoints: map[string]*VpcEndpoint{}, KeyPairs: map[string]*KeyPair{},
-		Tokens: map[string]*clientToken{},
+		Tokens: map[string]*clientToken{}, Guests: map[string]*guestState{},
 	}
 	e.st.Scopes[s.key()] = sc
 	e.furnish(sc)

@@ -240,8 +240,13 @@ func (e *EC2) deleteVpc(r *request, in vpcIn) (any, error) {
 // blocksVpc says whether anything stands in a VPC that does not go with it.
 func (sc *ec2Scope) blocksVpc(v *Vpc) bool {
 	for _, t := range sc.all() {
-		if t.kind() == "security-group-rule" || t.kind() == "vpc-peering-connection" || t.head().Default && t.kind() != "subnet" && t.kind() != "internet-gateway" {
+		switch t.kind() {
+		case "security-group-rule", "vpc-peering-connection":
 			continue
+		case "route-table", "security-group", "network-acl":
+			if t.head().Default { // it goes with the VPC
+				continue
+			}
 		}
 		_, parents, gone := t.placed()
 		if gone {

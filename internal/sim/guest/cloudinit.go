@@ -21,7 +21,9 @@ import (
 )
 
 // booting says whether the session is cloud-init itself, which holds the locks that others wait for.
-func (s *session) booting() bool { return s.machine.CloudInit == "running" && s.limits != nil && s.limits[0] == bootMark }
+func (s *session) booting() bool {
+	return s.machine.CloudInit == "running" && s.limits != nil && s.limits[0] == bootMark
+}
 
 // bootMark is a limit that no run reaches: it marks the sessions of cloud-init.
 const bootMark = 1000 * time.Hour
@@ -69,7 +71,9 @@ type bootRun struct {
 	errs    []string
 }
 
-func (b *bootRun) fail(format string, args ...any) { b.errs = append(b.errs, fmt.Sprintf(format, args...)) }
+func (b *bootRun) fail(format string, args ...any) {
+	b.errs = append(b.errs, fmt.Sprintf(format, args...))
+}
 
 // scripts runs the executable files of a directory, as run-parts does.
 func (b *bootRun) scripts(dir string) {
