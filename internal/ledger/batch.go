@@ -128,6 +128,7 @@ func (l *Ledger) writeBatch(ctx context.Context, ws []*write) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
+	rows.Close()
 	for _, w := range byID {
 		w.err = l.whyFenced(ctx, l.d, w)
 	}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -42,6 +43,8 @@ type Checkpoint struct {
 // and a call that comes alone is written at once. The outcome is each call's
 // own. ErrLeaseLost and ErrCancelRequested mean that nothing was written. When
 // ctx ends while c is on its way, Checkpoint still waits to tell the outcome.
+// While the database is away for some seconds (a restart, a failover) c is sent
+// again, and written once even if only the reply was lost.
 func (l *Ledger) Checkpoint(ctx context.Context, lease Lease, c Checkpoint) (cancelRequested bool, err error) {
 	w, err := newWrite(lease, c)
 	if err != nil {
@@ -77,7 +80,8 @@ type fields struct {
 	failure, infra, outputs    *string
 	clearCancel, release, park bool
 	nextIn, events             int64
-	final                      bool // leaves the active states, and would lose a request to delete
+	final                      bool   // leaves the active states, and would lose a request to delete
+	write                      string // names this write, so that it is known when it is sent again
 }
 
 // fieldNames are the placeholders of checkpointSet and checkpointFence, with
@@ -86,11 +90,12 @@ var fieldNames = []struct{ name, pgType string }{
 	{"id", "text"}, {"token", "text"}, {"status", "text"}, {"phase", "text"}, {"run", "bigint"}, {"vm_op", "text"}, {"step", "text"},
 	{"waiting", "text"}, {"attempts", "bigint"}, {"failure", "text"}, {"infra", "text"}, {"outputs", "text"}, {"clear_cancel", "boolean"},
 	{"release", "boolean"}, {"park", "boolean"}, {"next_in", "bigint"}, {"events", "bigint"}, {"final", "boolean"},
+	{"write", "text"},
 }
 
 func (f *fields) args() []any {
 	return []any{f.id, f.token, f.status, f.phase, f.run, f.vmOp, f.step, f.waiting, f.attempts, f.failure, f.infra, f.outputs,
-		f.clearCancel, f.release, f.park, f.nextIn, f.events, f.final}
+		f.clearCancel, f.release, f.park, f.nextIn, f.events, f.final, f.write}
 }
 
 // checkpointSet is the SET clause of a checkpoint. next_run_at, which is in an
@@ -101,15 +106,17 @@ const checkpointSet = `status = {status}, phase = {phase}, run = {run}, vm_op = 
 	attempts = {attempts}, error = {failure}{json}, infra_config = coalesce({infra}{json}, j.infra_config),
 	outputs = coalesce({outputs}{json}, j.outputs),
 	cancel_requested = j.cancel_requested AND NOT {clear_cancel},
-	event_seq = j.event_seq + {events}, version = j.version + 1, updated_at = {now},
+	event_seq = j.event_seq + {events}, last_write = {write}, version = j.version + 1, updated_at = {now},
 	next_run_at = CASE WHEN NOT {release} THEN j.next_run_at WHEN {park} THEN {now} + {next_in} END,
 	lease_owner = CASE WHEN {release} THEN '' ELSE j.lease_owner END,
 	lease_token = CASE WHEN {release} THEN NULL ELSE j.lease_token END,
 	lease_expires_at = CASE WHEN {release} THEN NULL ELSE j.lease_expires_at END`
 
 // checkpointFence is what has to hold for any of it to be written: the lease,
-// and no request to delete that a final checkpoint would lose.
-const checkpointFence = `j.id = {id} AND j.lease_token = {token} AND j.lease_expires_at > {now} AND NOT ({final} AND j.cancel_requested)`
+// no request to delete that a final checkpoint would lose, and that it was not
+// written already.
+const checkpointFence = `j.id = {id} AND j.lease_token = {token} AND j.lease_expires_at > {now} AND NOT ({final} AND j.cancel_requested)
+	AND j.last_write <> {write}`
 
 // statements are the SQL texts that are composed once, for the dialect.
 type statements struct {
@@ -148,7 +155,7 @@ func newWrite(lease Lease, c Checkpoint) (*write, error) {
 			id: j.ID, token: lease.Token, status: string(j.Status), phase: string(j.Phase), run: int64(j.Run), vmOp: string(j.VMOp),
 			step: j.CurrentStep, waiting: j.WaitingFor, attempts: int64(j.Attempts), clearCancel: c.ClearCancel,
 			release: c.Release || !active, park: active, nextIn: max(c.NextIn, 0).Microseconds(), events: int64(len(c.Events)),
-			final: !active && j.Phase != job.PhaseTeardown && !c.ClearCancel,
+			final: !active && j.Phase != job.PhaseTeardown && !c.ClearCancel, write: rand.Text(),
 		},
 	}
 	engine, err := encodeEngine(j)
@@ -226,20 +233,28 @@ func (l *Ledger) apply(ctx context.Context, tx db.Q, w *write) error {
 const stepConflict = ` ON CONFLICT (job_id, run, step, direction) DO UPDATE SET status = excluded.status, attempts = excluded.attempts,
 	waiting_for = excluded.waiting_for, note = excluded.note, started_at = excluded.started_at, finished_at = excluded.finished_at`
 
-// whyFenced tells the two reasons apart for which a checkpoint wrote nothing.
+// whyFenced says why a checkpoint wrote nothing: its lease is lost, the job's
+// deletion was asked for, or it was written before and its reply was lost, which
+// is no error.
 func (l *Ledger) whyFenced(ctx context.Context, q db.Q, w *write) error {
-	var cancel bool
-	err := q.QueryRow(ctx, `SELECT cancel_requested FROM provisioning_jobs WHERE `+l.held(), w.fields.id, w.fields.token).Scan(&cancel)
+	var (
+		held, cancel bool
+		last         string
+	)
+	err := q.QueryRow(ctx, `SELECT coalesce(lease_token = $2 AND lease_expires_at > `+l.now+`, false), cancel_requested, last_write
+		FROM provisioning_jobs WHERE id = $1`, w.fields.id, w.fields.token).Scan(&held, &cancel, &last)
 	switch {
 	case errors.Is(err, db.ErrNoRows):
 		return ErrLeaseLost
 	case err != nil:
 		return err
-	case w.fields.final && cancel:
+	case last == w.fields.write:
+		w.cancelRequested = cancel
+		return nil
+	case held && cancel && w.fields.final:
 		w.cancelRequested = true
 		return ErrCancelRequested
 	}
-	// Whatever it was, it is over; the worker starts anew under another lease.
 	return ErrLeaseLost
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -393,6 +394,47 @@ func TestObserve(t *testing.T) {
 		}
 		if due, err = e.Observable(e.ctx, job.VM, 0, 10); err != nil || len(due) != 1 {
 			t.Errorf("observable when its time has come: %v, %v", due, err)
+		}
+	})
+}
+
+// Parts of a step that run side by side write one job at once: each is written,
+// in the order in which they came.
+func TestCheckpointsOfOneJob(t *testing.T) {
+	conform(t, func(t *testing.T, e *env) {
+		const writers, rounds = 10, 8
+		e.register(t, "a")
+		e.insert(t)
+		c := e.claim(t, "a")
+		var wg sync.WaitGroup
+		for w := range writers {
+			wg.Go(func() {
+				for i := range rounds {
+					name := fmt.Sprintf("%d-%d", w, i)
+					_, err := e.Checkpoint(e.ctx, c.Lease, ledger.Checkpoint{
+						Job: c.Job, Events: []job.Event{{Type: "object.created", Message: name}}, Objects: []job.Object{vpc(name, name, job.ObjectCreated)},
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		r := e.record(t, c.Job.ID)
+		gapless(t, r.Events, writers*rounds)
+		if len(r.Objects) != writers*rounds {
+			t.Errorf("%d objects, want %d", len(r.Objects), writers*rounds)
+		}
+		next := make(map[string]int)
+		for _, ev := range r.Events {
+			var w string
+			var i int
+			fmt.Sscanf(strings.Replace(ev.Message, "-", " ", 1), "%s %d", &w, &i)
+			if next[w] != i {
+				t.Errorf("writer %s: %d was written before %d", w, i, next[w])
+			}
+			next[w]++
 		}
 	})
 }

@@ -2,9 +2,12 @@ package ledger
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/zopday/provisioner/internal/db"
 )
 
 // flushTimeout bounds one transaction of the gatherer. It is its own, not a
@@ -12,6 +15,10 @@ import (
 // it. A commit can hang for good: on an old primary that waits for its standby,
 // after that one was promoted.
 const flushTimeout = 10 * time.Second
+
+// insistFor is how long a write is sent again when the database is away, before
+// its caller is told. A restart or a failover is over in less.
+const insistFor = 8 * time.Second
 
 // slowAfter is when a transaction no longer keeps the next one from leaving. It
 // may be waiting for a row that a person's change holds locked, and those behind
@@ -118,9 +125,7 @@ func (g *gatherer) fly(ws []*write) {
 			g.start()
 		}
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
-	g.flush(ctx, ws)
-	cancel()
+	g.insist(ws)
 	timer.Stop()
 	g.mu.Lock()
 	ended = true
@@ -135,6 +140,31 @@ func (g *gatherer) fly(ws []*write) {
 	g.mu.Unlock()
 	for _, w := range ws {
 		close(w.done)
+	}
+}
+
+// insist flushes, and flushes again what failed for a reason that may pass. The
+// jobs stay in flight meanwhile, so that no later write of a job overtakes it.
+func (g *gatherer) insist(ws []*write) {
+	var firstFailure time.Time
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+		g.flush(ctx, ws)
+		cancel()
+		ws = slices.DeleteFunc(slices.Clone(ws), func(w *write) bool { return !db.Transient(w.err) })
+		if len(ws) == 0 {
+			return
+		}
+		if firstFailure.IsZero() {
+			firstFailure = time.Now()
+		}
+		if time.Since(firstFailure)+pause > insistFor {
+			return
+		}
+		time.Sleep(pause/2 + rand.N(pause/2))
+		for _, w := range ws {
+			w.err = nil
+		}
 	}
 }
 

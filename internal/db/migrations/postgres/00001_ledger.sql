@@ -49,7 +49,8 @@ CREATE TABLE provisioning_jobs (
     lease_owner      text NOT NULL DEFAULT '',
     lease_token      text,
     lease_expires_at bigint,
-    taken_from       text NOT NULL DEFAULT ''
+    taken_from       text NOT NULL DEFAULT '',
+    last_write       text NOT NULL DEFAULT '' -- of the latest checkpoint: one that is sent again is known
 ) WITH (
     -- Room in each page, so that a checkpoint, which changes no indexed column,
     -- writes the new row beside the old one and touches no index.

@@ -49,7 +49,8 @@ CREATE TABLE provisioning_jobs (
     lease_owner      text NOT NULL DEFAULT '',
     lease_token      text,
     lease_expires_at integer,
-    taken_from       text NOT NULL DEFAULT ''
+    taken_from       text NOT NULL DEFAULT '',
+    last_write       text NOT NULL DEFAULT '' -- of the latest checkpoint: one that is sent again is known
 );
 CREATE INDEX provisioning_jobs_due ON provisioning_jobs (next_run_at) WHERE status IN ('queued', 'running');
 CREATE UNIQUE INDEX provisioning_jobs_live_name ON provisioning_jobs (org_id, resource_type, name) WHERE status <> 'cancelled';
