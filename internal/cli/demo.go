@@ -385,7 +385,7 @@ func (a *app) balance(st *stage, owner string, r client.Receipt) (tally, error) 
 		t.left = max(t.left, *r.Left)
 	}
 	if len(amiss) == 0 {
-		a.tell("The simulated account is as it was before: %s compared.", plurals(len(st.before), "object", "objects"))
+		a.tell("\nThe whole simulated account compared: before %s, after %s, no difference that was not asked for.", plurals(len(st.before), "object", "objects"), plurals(len(after), "object", "objects"))
 	}
 	for _, s := range amiss {
 		a.tell("  %s", clean(s))
