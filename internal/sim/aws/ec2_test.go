@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/zopday/provisioner/internal/sim"
+	"github.com/zopday/provisioner/internal/sim/guest"
 )
 
 // lab is a simulated AWS behind a real HTTP server with a stopped clock, and a real EC2 client.
@@ -107,3 +108,5 @@ func TestVpcAndSubnet(t *testing.T) {
 		t.Errorf("account differs (-before +after):\n%s", d)
 	}
 }
+
+func (l *lab) env() guest.Env { return guest.Env{Now: l.world.Clock.Now(), Egress: true} }
