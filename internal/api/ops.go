@@ -34,6 +34,9 @@ func (s *server) auditRoutes() {
 		OperationID: "list-audit-logs", Method: http.MethodGet, Path: "/audit-logs", Tags: []string{"Audit"},
 		Summary: "Read the audit log", Description: "Every mutation, allowed or refused, newest first. Each entry hashes the one before it.", Errors: []int{422},
 	}, []access.Policy{access.AuditView}, func(ctx context.Context, in *auditIn) (*out, error) {
+		if err := plainText(in.Scope, in.Action, in.Actor, in.ResourceType, in.ResourceID); err != nil {
+			return nil, err
+		}
 		f := audit.Filter{
 			Scope: in.Scope, Action: in.Action, Actor: in.Actor, ResourceType: in.ResourceType, ResourceID: in.ResourceID,
 			Outcome: audit.Outcome(in.Outcome), From: in.From, To: in.To, Limit: in.Limit,

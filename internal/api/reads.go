@@ -62,12 +62,17 @@ func (in *listIn) query() (provision.ListQuery, error) {
 		}
 		q.Labels[k] = v
 	}
-	for _, text := range append([]string{in.SubjectType, in.SubjectID, in.Name, in.Cursor}, in.Label...) {
-		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			return q, badField("query", "holds something that is not text", "use UTF-8 without NUL")
+	return q, plainText(append([]string{in.SubjectType, in.SubjectID, in.Name, in.Cursor}, in.Label...)...)
+}
+
+// plainText refuses what PostgreSQL cannot even be asked for.
+func plainText(values ...string) error {
+	for _, v := range values {
+		if !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
+			return badField("query", "holds something that is not text", "use UTF-8 without NUL")
 		}
 	}
-	return q, nil
+	return nil
 }
 
 func badField(field, message, fix string) error {
