@@ -237,9 +237,15 @@ func (r *Reconciler) alive(at time.Time) bool {
 
 // wakeLoop claims at once when somebody says that there is work.
 func (r *Reconciler) wakeLoop(ctx context.Context) {
-	for range r.Ledger.Wakeups(ctx) {
-		r.poke()
-		r.renewHeld(ctx)
+	words := r.Ledger.Wakeups(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-words:
+			r.poke()
+			r.renewHeld(ctx)
+		}
 	}
 }
 
