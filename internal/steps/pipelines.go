@@ -78,11 +78,16 @@ func (s Set) loadBalancer() pipeline.Pipeline {
 	}
 }
 
-// hasLoadBalancer reports whether the job has, or may still have, a load balancer.
+// hasLoadBalancer reports whether the job has a load balancer, or in a teardown
+// may still have one. A run must not lose steps while it goes on, so a teardown
+// asks only for what no step of it changes.
 func hasLoadBalancer(j *job.Job) bool {
+	if j.Phase == job.PhaseTeardown {
+		spec, err := j.VMSpec()
+		return err == nil && spec.LoadBalancer != nil || j.VMOp != ""
+	}
 	lb, err := j.LoadBalancer()
-	return err == nil && lb != nil || j.Config.InfraConfig.LoadBalancerID != "" ||
-		j.Phase == job.PhaseTeardown && j.VMOp != ""
+	return err == nil && lb != nil
 }
 
 // Current is what the job's phase runs: the steps in order, and the direction.
