@@ -1,0 +1,139 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/sim"
+)
+
+const (
+	fixedLB = `{"pool":{"mode":"fixed","count":2},"loadBalancer":{"type":"http","plainHTTP":true}}`
+	asgLB   = `{"pool":{"mode":"asg","min":1,"desired":2,"max":3},"loadBalancer":{"type":"http","plainHTTP":true}}`
+	nlb     = `{"pool":{"mode":"fixed","count":2},"loadBalancer":{"type":"tcp","scheme":"internal"}}`
+	plain   = `{"pool":{"mode":"fixed","count":2}}`
+	bare    = `{"pool":{"mode":"fixed","count":1,"image":"al2023","size":{"vcpus":2,"memoryGiB":4,"arch":"arm64"}},"bootstrap":"bare_metal","network":{"zones":3,"nat":"per_zone"}}`
+)
+
+func TestLifecycle(t *testing.T) {
+	for name, spec := range map[string]string{"fixed with LB": fixedLB, "asg with LB": asgLB, "internal NLB": nlb, "no LB": plain, "bare metal, arm64, three zones": bare} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, sim.Options{Seed: 7})
+			before := r.world.Snapshot()
+			r.start()
+			r.vm("shop-prod", spec)
+			j := r.await(job.Completed)
+			reads, writes := r.count(0)
+			r.checkBooks(t)
+
+			since := r.lastEntry()
+			if d := r.drift(); len(d) > 0 {
+				t.Errorf("just made, and already drifted: %+v", d)
+			}
+			if m := r.mutating(since); len(m) > 0 {
+				t.Errorf("verify changed something: %+v", m)
+			}
+			again, _ := r.count(since)
+			t.Logf("%d VMs: create %d reads + %d mutating for %d objects, verify %d reads", len(j.Config.InfraConfig.VMs), reads, writes, len(r.objects()), again)
+			if again > 40 {
+				t.Errorf("a re-run made %d reads, more than 40", again)
+			}
+
+			r.move(job.Delete, "")
+			r.await(job.Cancelled)
+			r.checkGone(t, before)
+		})
+	}
+}
+
+func TestAttachAndDetach(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sim.Options{Seed: 8})
+	before := r.world.Snapshot()
+	r.start()
+	r.vm("shop-prod", fixedLB)
+	j := r.await(job.Completed)
+	vms := j.Config.InfraConfig.VMs
+	for range 2 {
+		r.move(job.Operate, job.DetachLB)
+		j = r.await(job.Completed)
+		if j.Config.InfraConfig.LoadBalancerID != "" || j.Outputs["url"] != "" {
+			t.Fatalf("detached, but %+v", j.Config.InfraConfig)
+		}
+		if d := r.drift(); len(d) > 0 {
+			t.Errorf("after detach: %+v", d)
+		}
+		r.move(job.Operate, job.AttachLB)
+		j = r.await(job.Completed)
+		if j.Config.InfraConfig.LoadBalancerID == "" || j.Outputs["url"] == "" {
+			t.Fatalf("attached, but %+v", j.Config.InfraConfig)
+		}
+		if d := r.drift(); len(d) > 0 {
+			t.Errorf("after attach: %+v", d)
+		}
+	}
+	for i := range vms {
+		if got := j.Config.InfraConfig.VMs[i]; got.InstanceID != vms[i].InstanceID {
+			t.Errorf("VM %s was replaced by a vmOp: %s → %s", got.Name, vms[i].InstanceID, got.InstanceID)
+		}
+	}
+	r.move(job.Delete, "")
+	r.await(job.Cancelled)
+	r.checkGone(t, before)
+}
+
+// checkBooks compares the ledger's inventory with what carries the job's mark.
+func (r *rig) checkBooks(t *testing.T) {
+	t.Helper()
+	known := map[string]bool{}
+	for _, o := range r.objects() {
+		if known[o.Kind+" "+o.ID] {
+			t.Errorf("%s %s is in the ledger twice", o.Kind, o.ID)
+		}
+		known[o.Kind+" "+o.ID] = true
+		known[o.ID] = true
+	}
+	for _, o := range r.world.Objects(sim.ObjectFilter{Owner: r.jobID}) {
+		switch o.Kind {
+		case "volume", "network-interface": // come and go with their instance
+			continue
+		case "instance":
+			if r.get().Config.InfraConfig.ScalingGroupID != "" {
+				continue // the group's
+			}
+		}
+		if !o.Gone && !known[o.ID] && !known[o.ARN] && !known[o.Name] {
+			t.Errorf("%s %s (%s) carries the job's mark and is not in the ledger", o.Kind, o.ID, o.Name)
+		}
+	}
+}
+
+// checkGone demands that the account is what it was.
+func (r *rig) checkGone(t *testing.T, before sim.Snapshot) {
+	t.Helper()
+	if left := r.world.Residue(r.jobID); len(left) > 0 {
+		for _, o := range left {
+			t.Errorf("left: %s %s %s", o.Kind, o.ID, o.Name)
+		}
+	}
+	if d := cmp.Diff(before, r.world.Snapshot()); d != "" {
+		t.Errorf("the account is not what it was (-before +after):\n%s", d)
+	}
+	if left := r.objects(); len(left) > 0 {
+		t.Errorf("the ledger still has %+v", left)
+	}
+}
+
+func (r *rig) count(since int) (reads, writes int) {
+	for _, e := range r.world.Books(sim.BookFilter{Since: since}) {
+		if e.Mutating {
+			writes++
+		} else {
+			reads++
+		}
+	}
+	return reads, writes
+}

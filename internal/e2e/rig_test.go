@@ -1,0 +1,357 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+
+	cloudaws "github.com/zopday/provisioner/internal/cloud/aws"
+	"github.com/zopday/provisioner/internal/db"
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/ledger"
+	"github.com/zopday/provisioner/internal/pipeline"
+	"github.com/zopday/provisioner/internal/reconciler"
+	"github.com/zopday/provisioner/internal/sim"
+	simaws "github.com/zopday/provisioner/internal/sim/aws"
+	"github.com/zopday/provisioner/internal/spaces"
+	"github.com/zopday/provisioner/internal/steps"
+)
+
+const (
+	org    = "org_test"
+	region = "us-east-1"
+
+	// pace is how many simulated seconds pass in a real one: a lifecycle takes
+	// about a second, and a pause of the machine is still short against the
+	// patience of the engine.
+	pace = 300
+)
+
+// A rig is a ledger, a simulated AWS, and the workers between them.
+type rig struct {
+	t      testing.TB
+	world  *sim.World
+	url    string
+	d      *db.DB
+	ledger *ledger.Ledger
+	spaces *spaces.Client
+	keys   atomic.Value // the access key that new credentials carry
+	jobID  string
+	n      int // workers started
+}
+
+func newRig(t testing.TB, o sim.Options) *rig {
+	t.Helper()
+	ctx := t.Context()
+	if o.TimeScale == 0 {
+		o.TimeScale = pace
+	}
+	w := sim.New(o)
+	server := httptest.NewServer(simaws.New(w, simaws.Options{}))
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	if _, err := os.Stat("/dev/shm"); err == nil { // what is tested is the order of writes, not the disk
+		if shm, err := os.MkdirTemp("/dev/shm", "zopday-e2e-"); err == nil {
+			dir = shm
+			t.Cleanup(func() { _ = os.RemoveAll(shm) })
+		}
+	}
+	d, err := db.Open(ctx, filepath.Join(dir, "zopday.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	if err := d.Migrate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	client, closeSpaces := spaces.BuiltIn(spaces.NewRegistry(d))
+	t.Cleanup(func() { _ = closeSpaces() })
+	r := &rig{t: t, world: w, url: server.URL, d: d, ledger: ledger.New(d, ledger.Options{}), spaces: client}
+	r.keys.Store("AKIAIOSFODNN7EXAMPLE")
+	return r
+}
+
+// A worker is a reconciler that can be killed: from then on nothing of it
+// reaches the ledger or the cloud, as if its process were gone.
+type worker struct {
+	r     *rig
+	name  string
+	dead  atomic.Bool
+	done  chan struct{}
+	stop  context.CancelFunc
+	write func() error // called before each ledger write; its error is a crash
+	after func() error // called after each
+	crash chan struct{}
+}
+
+// mortal is the ledger as a worker that can die sees it.
+type mortal struct {
+	*ledger.Ledger
+	w *worker
+}
+
+var errDead = fmt.Errorf("this worker is dead: %w", ledger.ErrLeaseLost)
+
+func (m mortal) Claim(ctx context.Context, name string, n int, o ledger.ClaimOptions) ([]ledger.Claimed, error) {
+	if m.w.dead.Load() {
+		return nil, errDead
+	}
+	return m.Ledger.Claim(ctx, name, n, o)
+}
+
+func (m mortal) Beat(ctx context.Context, w ledger.Worker) error {
+	if m.w.dead.Load() {
+		return errDead
+	}
+	return m.Ledger.Beat(ctx, w)
+}
+
+func (m mortal) Deregister(ctx context.Context, id string) error {
+	if m.w.dead.Load() {
+		return nil
+	}
+	return m.Ledger.Deregister(ctx, id)
+}
+
+func (m mortal) ReleaseAll(ctx context.Context, id string, l ...ledger.Lease) error {
+	if m.w.dead.Load() {
+		return errDead
+	}
+	return m.Ledger.ReleaseAll(ctx, id, l...)
+}
+
+func (m mortal) Checkpoint(ctx context.Context, l ledger.Lease, c ledger.Checkpoint) (bool, error) {
+	if m.w.dead.Load() {
+		return false, errDead
+	}
+	if f := m.w.write; f != nil {
+		if err := f(); err != nil {
+			return false, err
+		}
+	}
+	cancelled, err := m.Ledger.Checkpoint(ctx, l, c)
+	if f := m.w.after; f != nil && err == nil {
+		if err := f(); err != nil {
+			return false, err
+		}
+	}
+	return cancelled, err
+}
+
+// kill ends the worker at once; whoever calls it from within a call of the
+// worker's gets the error to return.
+func (w *worker) kill() error {
+	if !w.dead.Swap(true) {
+		// A dead process neither deregisters nor beats; its silence is
+		// shortened here from DeadAfter to nothing.
+		_ = w.r.ledger.Deregister(context.WithoutCancel(w.r.t.Context()), w.name)
+		w.stop()
+		close(w.crash)
+	}
+	return errDead
+}
+
+func (r *rig) clouds(w *worker) *cloudaws.Clouds {
+	client := &http.Client{Timeout: 20 * time.Second, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+		if w.dead.Load() {
+			return nil, errors.New("dial tcp: connection refused")
+		}
+		return http.DefaultTransport.RoundTrip(req)
+	})}
+	return cloudaws.New(cloudaws.Options{Pace: pace, LoadConfig: func(context.Context, string, string) (aws.Config, error) {
+		return aws.Config{
+			Region: region, BaseEndpoint: aws.String(r.url), HTTPClient: client,
+			Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+				return credentials.NewStaticCredentialsProvider(r.keys.Load().(string), "secret", "").Value, nil
+			}),
+		}, nil
+	}})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// start runs a worker until the test ends or it is killed.
+func (r *rig) start(prepare ...func(*worker)) *worker {
+	r.t.Helper()
+	r.n++
+	w := &worker{r: r, name: fmt.Sprintf("worker-%d", r.n), done: make(chan struct{}), crash: make(chan struct{})}
+	for _, p := range prepare {
+		p(w)
+	}
+	log := slog.New(slog.DiscardHandler)
+	if os.Getenv("E2E_LOG") != "" {
+		log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("worker", w.name)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	w.stop = stop
+	rec := reconciler.New(reconciler.Config{
+		Ledger: mortal{r.ledger, w}, Clouds: r.clouds(w), Spaces: r.spaces, Log: log,
+		Worker: w.name, Poll: 20 * time.Millisecond, DeadAfter: 2 * time.Second, Observe: -1, Pace: pace,
+	})
+	go func() {
+		defer close(w.done)
+		if err := rec.Run(ctx); err != nil && !w.dead.Load() {
+			r.t.Errorf("%s: %v", w.name, err)
+		}
+	}()
+	r.t.Cleanup(func() {
+		stop()
+		<-w.done
+	})
+	return w
+}
+
+// vm is a VM job, queued.
+func (r *rig) vm(name, spec string, change ...func(*job.Job)) *job.Job {
+	r.t.Helper()
+	j := &job.Job{
+		ID: job.NewID("job"), OrgID: org, Kind: job.Provisioning, ResourceType: job.VM, Provider: job.AWS, Mode: job.ModeCreate,
+		Name: name, CloudAccountID: "default", Region: region, SubjectType: "vm_pool", SubjectID: job.NewID("vmp"),
+		Status: job.Queued, Phase: job.PhaseProvision, CreatedBy: "test", Config: job.Config{Spec: json.RawMessage(spec)},
+		Labels: map[string]string{"team": "shop"},
+	}
+	for _, f := range change {
+		f(j)
+	}
+	if err := j.Validate(); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.ledger.Insert(r.t.Context(), r.d, j); err != nil {
+		r.t.Fatal(err)
+	}
+	r.jobID = j.ID
+	return j
+}
+
+func (r *rig) get() *job.Job {
+	r.t.Helper()
+	j, err := r.ledger.Get(r.t.Context(), org, r.jobID)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return j
+}
+
+// await waits until the job has come to rest, and demands the status.
+func (r *rig) await(want job.Status) *job.Job {
+	r.t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		j := r.get()
+		if !j.State().Active() {
+			if j.Status != want {
+				r.t.Fatalf("the job is %s, not %s: %+v\n%s", j.State(), want, j.Error, r.history())
+			}
+			return j
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("the job is still %s in %s, waiting for %q\n%s", j.State(), j.CurrentStep, j.WaitingFor, r.history())
+		}
+		time.Sleep(3 * time.Millisecond)
+	}
+}
+
+// history is the last of the job's events and of the cloud's books.
+func (r *rig) history() string {
+	var b strings.Builder
+	events, err := r.ledger.Events(context.Background(), org, r.jobID, 0, 1000)
+	if err != nil {
+		return err.Error()
+	}
+	for _, e := range events[max(0, len(events)-30):] {
+		fmt.Fprintf(&b, "%s %s %s %s\n", e.Time.Format("05.000"), e.Type, e.Step, e.Message)
+	}
+	for _, e := range r.world.Books(sim.BookFilter{Limit: 15}) {
+		fmt.Fprintf(&b, "%d %s %s %d %s %v\n", e.Seq, e.Service, e.Operation, e.Status, e.Code, e.Resources)
+	}
+	return b.String()
+}
+
+// move takes the job through a signal of a person, as the API does.
+func (r *rig) move(sig job.Signal, op job.VMOp) {
+	r.t.Helper()
+	_, err := r.ledger.Change(r.t.Context(), nil, org, r.jobID, func(j *job.Job, s ledger.Standing) error {
+		if sig == job.Delete && s.Leased {
+			j.Cancelling = true
+			return nil
+		}
+		to, err := job.Next(j.State(), sig)
+		if err != nil {
+			return err
+		}
+		if sig != job.Retry {
+			j.Run++
+		}
+		if op != "" {
+			j.VMOp = op
+		}
+		j.Status, j.Phase, j.Attempts, j.Error = to.Status, to.Phase, 0, nil
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.ledger.Notify(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// objects are the job's inventory rows that stand for something at the cloud.
+func (r *rig) objects() []job.Object {
+	r.t.Helper()
+	all, err := r.ledger.Objects(r.t.Context(), org, r.jobID)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(o job.Object) bool { return o.State != job.ObjectCreated })
+}
+
+// mutating are the changes that the cloud carried out since an entry of its books.
+func (r *rig) mutating(since int) []sim.Entry {
+	yes := true
+	return r.world.Books(sim.BookFilter{Mutating: &yes, Since: since})
+}
+
+func (r *rig) lastEntry() int {
+	all := r.world.Books(sim.BookFilter{Limit: 1})
+	if len(all) == 0 {
+		return 0
+	}
+	return all[0].Seq
+}
+
+// drift compares the job with the cloud, as verify does.
+func (r *rig) drift() []pipeline.Drift {
+	r.t.Helper()
+	j := r.get()
+	w := &worker{r: r}
+	provider, err := r.clouds(w).Open(r.t.Context(), j)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	objs, err := r.ledger.Objects(r.t.Context(), org, j.ID)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	d, err := steps.Set{Cloud: provider, Spaces: r.spaces}.Drift(r.t.Context(), j, objs, pace)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return d
+}
