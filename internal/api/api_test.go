@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/ledger"
 	"github.com/zopday/provisioner/internal/observe"
+	"github.com/zopday/provisioner/internal/pgtest"
 	"github.com/zopday/provisioner/internal/provision"
 )
 
@@ -41,7 +43,7 @@ func (p people) Authenticate(_ context.Context, token string) (access.Principal,
 	return access.Principal{}, access.ErrUnauthenticated
 }
 
-// A rig is the API on a real ledger in a temporary SQLite file.
+// A rig is the API on a real ledger.
 type rig struct {
 	t       *testing.T
 	db      *db.DB
@@ -54,7 +56,27 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	d, err := db.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"))
+	return newRigOn(t, filepath.Join(t.TempDir(), "ledger.db"))
+}
+
+// onBoth runs a test on both databases.
+func onBoth(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, newRig(t))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		test(t, newRigOn(t, pgtest.Database(t)))
+	})
+}
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+func newRigOn(t *testing.T, dsn string) *rig {
+	t.Helper()
+	d, err := db.Open(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,9 +231,9 @@ func (r *rig) set(id string, edit func(j *job.Job)) {
 	}
 }
 
-func TestCreateAndGet(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+func TestCreateAndGet(t *testing.T) { onBoth(t, testCreateAndGet) }
+
+func testCreateAndGet(t *testing.T, r *rig) {
 	a := r.do(editorToken, "POST", "/provisioning-jobs", vmJob("shop", `"labels":{"team":"shop"}`))
 	if a.status != http.StatusCreated {
 		t.Fatalf("%d %s", a.status, a.body)

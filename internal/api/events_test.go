@@ -77,9 +77,9 @@ func (r *rig) event(id, text string) {
 	}
 }
 
-func TestEventStream(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+func TestEventStream(t *testing.T) { onBoth(t, testEventStream) }
+
+func testEventStream(t *testing.T, r *rig) {
 	v := r.create(vmJob("shop", `"submit":true`))
 	ch := r.follow(t.Context(), v.ID)
 	m, _ := next(t, ch)
@@ -166,9 +166,9 @@ func TestEventStreamsAreBounded(t *testing.T) {
 	}
 }
 
-func TestEventPages(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+func TestEventPages(t *testing.T) { onBoth(t, testEventPages) }
+
+func testEventPages(t *testing.T, r *rig) {
 	v := r.create(vmJob("shop"))
 	for i := range 6 {
 		r.event(v.ID, strconv.Itoa(i))

@@ -18,9 +18,9 @@ import (
 	"github.com/zopday/provisioner/internal/provision"
 )
 
-func TestHostileBodies(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+func TestHostileBodies(t *testing.T) { onBoth(t, testHostileBodies) }
+
+func testHostileBodies(t *testing.T, r *rig) {
 	base := `{"resourceType":"vm","provider":"aws","name":"a","region":"us-east-1","config":{"spec":{"pool":%s}}}`
 	for _, tc := range []struct {
 		name, body string
@@ -73,9 +73,9 @@ func TestHostileBodies(t *testing.T) {
 	}
 }
 
-func TestHostileRequests(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+func TestHostileRequests(t *testing.T) { onBoth(t, testHostileRequests) }
+
+func testHostileRequests(t *testing.T, r *rig) {
 	v := r.create(vmJob("shop"))
 	big := `{"name":"` + strings.Repeat("a", 1<<20) + `"}`
 	for _, tc := range []struct {

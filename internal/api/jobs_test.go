@@ -16,9 +16,9 @@ import (
 	"github.com/zopday/provisioner/internal/provision"
 )
 
-func TestIdempotencyKey(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+func TestIdempotencyKey(t *testing.T) { onBoth(t, testIdempotencyKey) }
+
+func testIdempotencyKey(t *testing.T, r *rig) {
 	first := r.do(adminToken, "POST", "/provisioning-jobs", vmJob("shop"), "Idempotency-Key", "k1")
 	spaced := strings.ReplaceAll(vmJob("shop"), ",", " ,\n")
 	again := r.do(adminToken, "POST", "/provisioning-jobs", spaced, "Idempotency-Key", "k1")
@@ -39,9 +39,9 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-func TestIdempotencyKeyAtOnce(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+func TestIdempotencyKeyAtOnce(t *testing.T) { onBoth(t, testIdempotencyKeyAtOnce) }
+
+func testIdempotencyKeyAtOnce(t *testing.T, r *rig) {
 	const n = 8
 	ids := make([]string, n)
 	created := make([]bool, n)
@@ -67,9 +67,9 @@ func TestIdempotencyKeyAtOnce(t *testing.T) {
 	}
 }
 
-func TestNameTaken(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+func TestNameTaken(t *testing.T) { onBoth(t, testNameTaken) }
+
+func testNameTaken(t *testing.T, r *rig) {
 	v := r.create(vmJob("shop"))
 	a := r.do(adminToken, "POST", "/provisioning-jobs", vmJob("shop"))
 	if p := a.problem(t); a.status != 409 || p.Code != "name-taken" || p.Job != v.ID || p.Errors[0].Field != "name" {
@@ -131,9 +131,9 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
-func TestDraftIsEditedAndSubmitted(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+func TestDraftIsEditedAndSubmitted(t *testing.T) { onBoth(t, testDraftIsEditedAndSubmitted) }
+
+func testDraftIsEditedAndSubmitted(t *testing.T, r *rig) {
 	v := r.create(vmJob("shop"))
 	path := "/provisioning-jobs/" + v.ID
 	a := r.do(adminToken, "PATCH", path, `{"name":"shop2","labels":{"a":"b"},"config":{"spec":{"pool":{"count":3},"bootstrap":"bare_metal"}}}`, "If-Match", `"1"`)
@@ -305,8 +305,10 @@ func TestHealthCheckChangesAfterTheFact(t *testing.T) {
 }
 
 func TestFailedJobsTakeWhatNoFinishedStepUsed(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+	onBoth(t, testFailedJobsTakeWhatNoFinishedStepUsed)
+}
+
+func testFailedJobsTakeWhatNoFinishedStepUsed(t *testing.T, r *rig) {
 	v := r.create(withLB)
 	// The network, the identity and the launch template are done; the VMs failed.
 	claimed, err := r.ledger.Claim(t.Context(), "w1", 1, ledger.ClaimOptions{})
@@ -449,9 +451,9 @@ func TestCancelledIsTheEnd(t *testing.T) {
 	}
 }
 
-func TestDatastoresAreNeverChanged(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+func TestDatastoresAreNeverChanged(t *testing.T) { onBoth(t, testDatastoresAreNeverChanged) }
+
+func testDatastoresAreNeverChanged(t *testing.T, r *rig) {
 	j := &job.Job{
 		ID: job.NewID("job"), OrgID: "org1", Kind: job.Provisioning, ResourceType: job.Datastore, Provider: job.AWS, Mode: job.ModeCreate, Name: "orders",
 		CloudAccountID: "default", Region: "us-east-1", SubjectType: "datastore", SubjectID: job.NewID("dst"), Status: job.Completed, Phase: job.PhaseProvision,
@@ -469,9 +471,9 @@ func TestDatastoresAreNeverChanged(t *testing.T) {
 	}
 }
 
-func TestList(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+func TestList(t *testing.T) { onBoth(t, testList) }
+
+func testList(t *testing.T, r *rig) {
 	for i := range 5 {
 		r.create(vmJob(fmt.Sprintf("job-%d", i), fmt.Sprintf(`"labels":{"team":"t%d","env":"dev"}`, i%2), fmt.Sprintf(`"submit":%v`, i%2 == 0)))
 	}

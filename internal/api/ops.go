@@ -12,6 +12,7 @@ import (
 
 	"github.com/zopday/provisioner/internal/access"
 	"github.com/zopday/provisioner/internal/audit"
+	"github.com/zopday/provisioner/internal/provision"
 )
 
 // auditIn is the query of the audit log.
@@ -57,6 +58,21 @@ func (s *server) auditRoutes() {
 			cursor = strconv.FormatInt(next, 10)
 		}
 		return &out{listOf(entries, cursor)}, nil
+	})
+	s.auditVerifyRoute()
+}
+
+func (s *server) auditVerifyRoute() {
+	type out struct{ Body Data[*provision.AuditCheck] }
+	route(s, huma.Operation{
+		OperationID: "verify-audit-logs", Method: http.MethodGet, Path: "/audit-logs/verify", Tags: []string{"Audit"},
+		Summary: "Check the audit log", Description: "Walks the whole log: a missing, changed or added entry shows.",
+	}, []access.Policy{access.AuditView}, func(ctx context.Context, _ *struct{}) (*out, error) {
+		check, err := s.Service.VerifyAudit(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &out{Data[*provision.AuditCheck]{Data: check}}, nil
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zopday/provisioner/internal/access"
+	"github.com/zopday/provisioner/internal/provision"
 )
 
 // operations reads every operation of the OpenAPI document with its policies.
@@ -51,6 +52,7 @@ var wantPolicies = map[string][]access.Policy{
 	"GET /provisioning-jobs/{id}/receipt": {access.JobView},
 	"GET /provisioning-jobs/{id}/explain": {access.JobView},
 	"GET /audit-logs":                     {access.AuditView},
+	"GET /audit-logs/verify":              {access.AuditView},
 	"GET /healthz":                        {access.Public},
 	"GET /readyz":                         {access.Public},
 	"GET /version":                        {access.Public},
@@ -104,9 +106,9 @@ func TestEveryRouteHasItsPolicy(t *testing.T) {
 	}
 }
 
-func TestRefusedMutationsAreAudited(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+func TestRefusedMutationsAreAudited(t *testing.T) { onBoth(t, testRefusedMutationsAreAudited) }
+
+func testRefusedMutationsAreAudited(t *testing.T, r *rig) {
 	v := r.create(vmJob("shop"))
 	r.do(viewerToken, "DELETE", "/provisioning-jobs/"+v.ID, "", "X-Request-Id", "my-request-1")
 	r.do(adminToken, "POST", "/provisioning-jobs/"+v.ID+"/retry", "")
@@ -130,6 +132,16 @@ func TestRefusedMutationsAreAudited(t *testing.T) {
 	if entries[2].RequestID != "my-request-1" {
 		t.Errorf("request ID %q", entries[2].RequestID)
 	}
+	var check provision.AuditCheck
+	if r.do(viewerToken, "GET", "/audit-logs/verify", "").into(t, &check); !check.Whole || check.Seq != 4 || check.Hash == "" {
+		t.Errorf("the log does not verify: %+v", check)
+	}
+	if _, err := r.db.Writer().Exec(t.Context(), `UPDATE audit_log SET actor = 'nobody' WHERE seq = 2 AND org_id = 'org1'`); err != nil {
+		t.Fatal(err)
+	}
+	if r.do(viewerToken, "GET", "/audit-logs/verify", "").into(t, &check); check.Whole || check.Seq != 2 || check.Reason == "" {
+		t.Errorf("a changed entry does not show: %+v", check)
+	}
 	// The other organisation's refusal is in its own log, and nowhere else.
 	var others []struct{ Actor, Action, Outcome string }
 	r.do(otherToken, "GET", "/audit-logs?outcome=refused", "").into(t, &others)
@@ -138,9 +150,9 @@ func TestRefusedMutationsAreAudited(t *testing.T) {
 	}
 }
 
-func TestOrganisationsSeeTheirOwn(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+func TestOrganisationsSeeTheirOwn(t *testing.T) { onBoth(t, testOrganisationsSeeTheirOwn) }
+
+func testOrganisationsSeeTheirOwn(t *testing.T, r *rig) {
 	v := r.create(vmJob("shop"))
 	for _, path := range []string{"", "/events", "/plan", "/receipt", "/explain"} {
 		for _, ref := range []string{v.ID, v.Name} {

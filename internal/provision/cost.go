@@ -104,7 +104,11 @@ func (e *estimate) add(name, unit string, price *float64, least, most, per float
 }
 
 func sum(price float64, unit string, n, per float64, perName string, total float64) string {
-	s := fmt.Sprintf("$%s a %s × %s", number(price), unit, number(n))
+	article := "a"
+	if unit == "hour" {
+		article = "an"
+	}
+	s := fmt.Sprintf("$%s %s %s × %s", number(price), article, unit, number(n))
 	if perName != "" {
 		s += fmt.Sprintf(" × %s %s", number(per), perName)
 	}

@@ -96,7 +96,7 @@ func TestCost(t *testing.T) {
 func TestCostArithmeticIsShown(t *testing.T) {
 	t.Parallel()
 	c := costOfSpec(t, "us-east-1", "create", `{"pool":{"mode":"asg","min":1,"desired":2,"max":4}}`, "t3.medium")
-	if got, want := c.Items[0].Arithmetic, "$0.0416 a hour × 1 × 730 hours = $30.37 to $0.0416 a hour × 4 × 730 hours = $121.47"; got != want {
+	if got, want := c.Items[0].Arithmetic, "$0.0416 an hour × 1 × 730 hours = $30.37 to $0.0416 an hour × 4 × 730 hours = $121.47"; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }

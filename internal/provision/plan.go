@@ -1,10 +1,12 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,7 +91,7 @@ func (s *Service) plan(ctx context.Context, j *job.Job, objects []job.Object) (*
 	}
 	v := &PlanView{
 		JobID: j.ID, Name: j.Name, Mode: j.Mode, At: s.Now().UTC(), Steps: planned.Steps, Checks: planned.Checks,
-		Objects: []PlannedObject{}, LeftAlone: leftAlone(j), Teardown: planned.Teardown, Summary: checkSummary(planned.Checks),
+		Objects: []PlannedObject{}, LeftAlone: leftAlone(j), Teardown: []string{}, Summary: checkSummary(planned.Checks),
 	}
 	have := map[string]job.Object{}
 	for _, o := range objects {
@@ -104,10 +106,32 @@ func (s *Service) plan(ctx context.Context, j *job.Job, objects []job.Object) (*
 		}
 		v.Objects = append(v.Objects, o)
 	}
-	if v.Teardown == nil {
-		v.Teardown = []string{}
-	}
+	v.order(objects)
 	return v, s.price(v, j)
+}
+
+// order sorts the objects by step, kind and key: a step asks for several at
+// once, so they come in any order. The teardown goes backwards through what
+// exists, or, if nothing does yet, through what would.
+func (v *PlanView) order(objects []job.Object) {
+	rank := map[string]int{}
+	for i, step := range v.Steps {
+		rank[step.Name] = i + 1
+	}
+	slices.SortFunc(v.Objects, func(a, b PlannedObject) int {
+		return cmp.Or(cmp.Compare(rank[a.Step], rank[b.Step]), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Key, b.Key))
+	})
+	have := slices.DeleteFunc(slices.Clone(objects), func(o job.Object) bool { return o.State != job.ObjectCreated })
+	slices.SortStableFunc(have, func(a, b job.Object) int { return cmp.Compare(rank[a.Step], rank[b.Step]) })
+	for _, o := range slices.Backward(have) {
+		v.Teardown = append(v.Teardown, fmt.Sprintf("%s %s (%s)", o.Kind, o.Name, o.ID))
+	}
+	if len(have) > 0 {
+		return
+	}
+	for _, o := range slices.Backward(v.Objects) {
+		v.Teardown = append(v.Teardown, o.Kind+" "+o.Name)
+	}
 }
 
 func (s *Service) price(v *PlanView, j *job.Job) error {

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/zopday/provisioner/internal/access"
@@ -31,7 +32,10 @@ type Config struct {
 }
 
 // A Service carries the use cases out.
-type Service struct{ Config }
+type Service struct {
+	Config
+	walk sync.Mutex // one walk through the audit log at a time
+}
 
 // New prepares the use cases.
 func New(c Config) *Service {
@@ -44,7 +48,7 @@ func New(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Service{c}
+	return &Service{Config: c}
 }
 
 type requestKey struct{}
