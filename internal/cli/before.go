@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,8 +30,8 @@ type placement struct {
 	Operation string         `json:"operation"`
 	Region    string         `json:"region"` // the job's, if left out
 	Params    map[string]any `json:"params"`
-	// As keeps values of the answer under a name; ${name} stands for it from
-	// then on. The path goes by keys, in any case, and list indexes.
+	// As keeps IDs of the answer under a name, found by how they begin; ${name}
+	// stands for the ID from then on.
 	As    map[string]string `json:"as"`
 	After string            `json:"after"`
 }
@@ -83,12 +86,10 @@ func (b beforehand) prepare(s Simulation, d *document) error {
 		if err != nil {
 			return usagef("sandbox file, %s: %v", where, err)
 		}
-		for name, path := range o.As {
-			v, err := dig(answer, path)
-			if err != nil {
-				return usagef("sandbox file, %s: %s: %v", where, path, err)
+		for name, pattern := range o.As {
+			if known[name], err = pickID(answer, pattern); err != nil {
+				return usagef("sandbox file, %s: %s: %v", where, pattern, err)
 			}
-			known[name] = v
 		}
 	}
 	if len(b.Objects) > 0 {
@@ -153,37 +154,34 @@ func fill(in any, known map[string]string) (any, error) {
 	return in, nil
 }
 
-// dig finds a string in an answer by its path.
-func dig(answer json.RawMessage, path string) (string, error) {
-	var at any
-	if err := json.Unmarshal(answer, &at); err != nil {
-		return "", err
+// pickID finds an ID in an answer by how it begins: "vpc-" is the first such text
+// in the answer, "i-#2" the second.
+func pickID(answer json.RawMessage, pattern string) (string, error) {
+	prefix, nth, numbered := strings.Cut(pattern, "#")
+	want := 1
+	if numbered {
+		n, err := strconv.Atoi(nth)
+		if err != nil || n < 1 {
+			return "", fmt.Errorf("%q is no number", nth)
+		}
+		want = n
 	}
-	for key := range strings.SplitSeq(path, ".") {
-		switch v := at.(type) {
-		case map[string]any:
-			found := false
-			for k, e := range v {
-				if strings.EqualFold(k, key) {
-					at, found = e, true
-				}
-			}
-			if !found {
-				return "", fmt.Errorf("the answer has no %s; it has %s", key, strings.Join(sortedKeys(v), ", "))
-			}
-		case []any:
-			i, err := strconv.Atoi(key)
-			if err != nil || i < 0 || i >= len(v) {
-				return "", fmt.Errorf("the answer has %s there, and no number %s", plurals(len(v), "element", "elements"), key)
-			}
-			at = v[i]
-		default:
-			return "", fmt.Errorf("there is nothing below %s", key)
+	var seen []string
+	dec := json.NewDecoder(bytes.NewReader(answer))
+	for {
+		t, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		if s, ok := t.(string); ok && prefix != "" && strings.HasPrefix(s, prefix) && len(s) > len(prefix) && !slices.Contains(seen, s) {
+			seen = append(seen, s)
 		}
 	}
-	s, ok := at.(string)
-	if !ok || s == "" {
-		return "", errors.New("the answer has no text there")
+	if len(seen) < want {
+		return "", fmt.Errorf("the answer has %s that begin so", plurals(len(seen), "text", "texts"))
 	}
-	return s, nil
+	return seen[want-1], nil
 }

@@ -364,7 +364,7 @@ func (a *app) balance(st *stage, owner string, r client.Receipt) (tally, error) 
 			amiss = append(amiss, "left over: "+k)
 			t.left++
 		case ok && was != after[k]:
-			amiss = append(amiss, "changed: "+k)
+			amiss = append(amiss, "changed: "+k+": "+firstChange(was, after[k]))
 			t.left++
 		}
 	}
@@ -397,4 +397,22 @@ func (a *app) balance(st *stage, owner string, r client.Receipt) (tally, error) 
 		return t, &notBalanced{t.String()}
 	}
 	return t, nil
+}
+
+// firstChange is the first line in which two texts differ.
+func firstChange(before, after string) string {
+	was, is := strings.Split(before, "\n"), strings.Split(after, "\n")
+	for i := range max(len(was), len(is)) {
+		a, b := "(nothing)", "(nothing)"
+		if i < len(was) {
+			a = strings.TrimSpace(was[i])
+		}
+		if i < len(is) {
+			b = strings.TrimSpace(is[i])
+		}
+		if a != b {
+			return a + " became " + b
+		}
+	}
+	return "not in a way that shows"
 }

@@ -260,7 +260,7 @@ func (a *app) showSteps(w io.Writer, j *client.Job) {
 		return
 	}
 	fmt.Fprintln(w, "\nSteps")
-	s := liveSink{screen: screen{term: a.outTerm}, now: a.now}
+	s := liveSink{screen: screen{term: a.outTerm}, now: a.now, job: j}
 	for i := range j.Steps {
 		l := s.step(i, &j.Steps[i])
 		if st := j.Steps[i]; st.Status == job.StepRunning || st.Status == job.StepWaiting {

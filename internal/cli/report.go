@@ -91,6 +91,9 @@ func (a *app) explainError(err error) failure {
 func (a *app) explainProblem(p *client.Problem) failure {
 	f := failure{what: clean(p.Error()), code: p.Kind()}
 	for _, e := range p.Errors {
+		if len(p.Errors) == 1 && strings.Contains(p.Error(), e.Message) && (e.Fix == "" || p.Hint != "") {
+			continue // it is all said already
+		}
 		text := clean(e.Message)
 		if e.Fix != "" {
 			text += "; " + clean(e.Fix)

@@ -126,7 +126,7 @@ func TestLiveView(t *testing.T) {
 	s.state(&j)
 	want := strings.Join([]string{
 		"shop-prod  vm · aws · us-east-1  job_one",
-		" ⠋  1 Validate                   2 s          1 retry",
+		" ⠋  1 Validate              2 s          1 retry",
 		" ○  2 Create network",
 		" ○  3 Create VMs",
 		"",
@@ -143,8 +143,8 @@ func TestLiveView(t *testing.T) {
 	s.tick()
 	want = strings.Join([]string{
 		"shop-prod  vm · aws · us-east-1  job_one",
-		" ✓  1 Validate                   3 s",
-		" ⠙  2 Create network             5 s          1 retry",
+		" ✓  1 Validate              3 s",
+		" ⠙  2 Create network        5 s          1 retry",
 		" ○  3 Create VMs",
 		"",
 		" → Waiting for the NAT gateway.",

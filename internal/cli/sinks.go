@@ -265,11 +265,7 @@ func (s *liveSink) step(i int, st *client.Step) line {
 	case job.StepRunning, job.StepWaiting:
 		sign, p = t.spinner(s.frame), blue
 	}
-	name := st.Title
-	if name == "" || st.Direction == job.Down {
-		name = title(st.Name, st.Direction)
-	}
-	l := line{{p, " " + sign + " "}, {plain, pad(fmt.Sprintf("%2d %s", i+1, name), 28)}}
+	l := line{{p, " " + sign + " "}, {plain, pad(fmt.Sprintf("%2d %s", i+1, stepTitle(st)), s.titles()+3)}}
 	if took := elapsed(st, now); took != "" {
 		l = append(l, piece{dim, "  " + pad(took, 11)})
 	}
@@ -280,6 +276,25 @@ func (s *liveSink) step(i int, st *client.Step) line {
 		l = append(l, piece{dim, "  " + st.Note})
 	}
 	return l
+}
+
+// stepTitle is what a step does, in words.
+func stepTitle(st *client.Step) string {
+	if st.Title == "" || st.Direction == job.Down {
+		return title(st.Name, st.Direction)
+	}
+	return clean(st.Title)
+}
+
+// titles is how wide the column of titles is.
+func (s *liveSink) titles() int {
+	wide := 20
+	if s.job != nil {
+		for i := range s.job.Steps {
+			wide = max(wide, width(stepTitle(&s.job.Steps[i])))
+		}
+	}
+	return min(wide, 40)
 }
 
 func elapsed(st *client.Step, now time.Time) string {

@@ -113,6 +113,8 @@ func plural(rest []rune) bool {
 // span writes a duration as a person would say it.
 func span(d time.Duration) string {
 	switch {
+	case d < 50*time.Millisecond:
+		return "0 s"
 	case d < time.Second:
 		return fmt.Sprintf("%.1f s", d.Seconds())
 	case d < time.Minute:
