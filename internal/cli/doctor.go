@@ -128,15 +128,11 @@ func checkClock(date string, sent, got time.Time) finding {
 }
 
 func (a *app) checkVersion(ctx context.Context, c *client.Client) (finding, error) {
-	resp, err := c.Do(ctx, http.MethodGet, "/openapi.json", nil, nil, nil)
-	if err != nil {
-		return finding{Check: "version", Status: "not checked", Message: "the server does not tell its version"}, nil
-	}
-	theirs, err := resp.APIVersion()
+	theirs, err := c.Version(ctx)
 	ours := Version()
 	switch {
 	case err != nil:
-		return finding{"version", "warning", "this does not look like a ZopDay provisioner", "check the address"}, nil
+		return finding{"version", "warning", "the server does not tell its version", "check that the address is that of a ZopDay provisioner"}, nil
 	case theirs != ours:
 		return finding{"version", "warning", fmt.Sprintf("this is %s, the server is %s", ours, theirs), "use the same version on both sides"}, nil
 	}

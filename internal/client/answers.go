@@ -170,3 +170,9 @@ type AuditCheck struct {
 func (c *Client) VerifyAudit(ctx context.Context) (*Response, AuditCheck, error) {
 	return ask[AuditCheck](ctx, c, http.MethodGet, "/audit-logs/verify", nil)
 }
+
+// Version is the server's version.
+func (c *Client) Version(ctx context.Context) (string, error) {
+	_, v, err := ask[struct{ Version string }](ctx, c, http.MethodGet, "/version", nil)
+	return v.Version, err
+}

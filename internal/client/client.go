@@ -175,21 +175,6 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 // kept when the request has to be sent again.
 func NewKey() string { return rand.Text() }
 
-// APIVersion is the version in an OpenAPI document.
-func (r *Response) APIVersion() (string, error) {
-	var doc struct {
-		OpenAPI string `json:"openapi"`
-		Info    struct{ Title, Version string }
-	}
-	if err := json.Unmarshal(r.Body, &doc); err != nil {
-		return "", fmt.Errorf("OpenAPI document: %w", err)
-	}
-	if doc.OpenAPI == "" || doc.Info.Version == "" {
-		return "", errors.New("OpenAPI document: it has no version")
-	}
-	return doc.Info.Version, nil
-}
-
 // Warnings are what the server did and the caller may not have meant.
 func (r *Response) Warnings() []string {
 	var doc struct{ Meta struct{ Warnings []string } }
