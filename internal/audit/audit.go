@@ -87,6 +87,10 @@ func appendTo(ctx context.Context, q db.Q, org string, entries []Entry) error {
 		if e.ID == "" {
 			e.ID = job.NewID("log")
 		}
+		// What is hashed must be what is stored.
+		for _, text := range []*string{&e.ID, &e.Scope, &e.Actor, &e.Action, &e.ResourceType, &e.ResourceID, &e.RequestID} {
+			*text = db.Clean(*text)
+		}
 		seq++
 		r := record{Entry: e, micros: now}
 		r.Seq = seq

@@ -194,3 +194,22 @@ func TestVerifyFindsTampering(t *testing.T) {
 		})
 	}
 }
+
+// Whatever a caller puts into a header or a name: the chain holds.
+func TestHostileText(t *testing.T) {
+	conform(t, func(t *testing.T, d *db.DB) {
+		for _, text := range []string{"nul \x00 here", "\xff\xfe", "\u2028<&>\u2029", "\"'\\", "𝔘ñ\u0301", "\ufffd"} {
+			add(t, d, audit.Entry{Org: "o1", Scope: text, Actor: "a" + text, Action: "b" + text, ResourceType: text, ResourceID: text, RequestID: text,
+				Outcome: audit.Refused, Detail: map[string]any{text: text, "nested": []any{map[string]any{"x": text}}}})
+		}
+		head, err := audit.Verify(t.Context(), d, "o1")
+		if err != nil || head.Seq != 6 {
+			t.Errorf("%d entries, %v", head.Seq, err)
+		}
+		for _, text := range []string{"\x00", "\xff", "'; DROP TABLE audit_log; --"} {
+			if got, _, err := audit.List(t.Context(), d, "o1", audit.Filter{Actor: text}); err != nil || len(got) != 0 {
+				t.Errorf("List of %q: %v, %v", text, got, err)
+			}
+		}
+	})
+}

@@ -11,7 +11,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Dialect says which database is spoken to.
@@ -135,6 +137,41 @@ func ForUpdate(d Dialect) string {
 		return " FOR NO KEY UPDATE"
 	}
 	return ""
+}
+
+// Clean is a text as both databases store it: PostgreSQL takes neither NUL nor
+// what is not UTF-8, and a cloud's error message or a caller's header may hold
+// either. What cannot be stored becomes U+FFFD. Arguments that are strings are
+// cleaned on their way to the database.
+func Clean(s string) string {
+	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
+		return s
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// cleaned cleans the strings among the arguments of a statement.
+func cleaned(args []any) []any {
+	var out []any
+	for i, a := range args {
+		text, ok := a.(string)
+		if p, isPtr := a.(*string); isPtr && p != nil {
+			text, ok = *p, true
+		}
+		if !ok {
+			continue
+		}
+		if c := Clean(text); c != text {
+			if out == nil {
+				out = slices.Clone(args)
+			}
+			out[i] = c
+		}
+	}
+	if out == nil {
+		return args
+	}
+	return out
 }
 
 // Setting reads one of the installation's settings; ok is false if it was never

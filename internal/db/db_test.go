@@ -297,3 +297,36 @@ func TestPasswordStaysOut(t *testing.T) {
 		}
 	}
 }
+
+// A transaction's function that writes beside its transaction is told so,
+// instead of waiting for itself.
+func TestNestedWrite(t *testing.T) {
+	d := open(t, dialects[db.SQLite](t))
+	ctx := t.Context()
+	if err := d.Migrate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	err := d.InTx(ctx, func(ctx context.Context, tx db.Q) error {
+		var n int
+		for name, err := range map[string]error{
+			"Exec":     db.PutSetting(ctx, d, "a", "1"),
+			"InTx":     d.InTx(ctx, func(context.Context, db.Q) error { return nil }),
+			"QueryRow": d.Writer().QueryRow(ctx, `SELECT 1`).Scan(&n),
+		} {
+			if err == nil {
+				t.Errorf("%s beside the transaction passed", name)
+			}
+		}
+		if rows, err := d.Writer().Query(ctx, `SELECT 1`); err == nil {
+			rows.Close()
+			t.Error("Query beside the transaction passed")
+		}
+		return db.PutSetting(ctx, tx, "a", "2")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, _, err := db.Setting(ctx, d, "a"); v != "2" || err != nil {
+		t.Errorf("%q, %v", v, err)
+	}
+}

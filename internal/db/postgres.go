@@ -136,12 +136,12 @@ type pgQ struct {
 func (q pgQ) Dialect() Dialect { return Postgres }
 
 func (q pgQ) Exec(ctx context.Context, query string, args ...any) (int64, error) {
-	tag, err := q.run.Exec(ctx, query, args...)
+	tag, err := q.run.Exec(ctx, query, cleaned(args)...)
 	return tag.RowsAffected(), q.p.note(err)
 }
 
 func (q pgQ) Query(ctx context.Context, query string, args ...any) (Rows, error) {
-	rows, err := q.run.Query(ctx, query, args...)
+	rows, err := q.run.Query(ctx, query, cleaned(args)...)
 	if err != nil {
 		return nil, q.p.note(err)
 	}
@@ -149,7 +149,7 @@ func (q pgQ) Query(ctx context.Context, query string, args ...any) (Rows, error)
 }
 
 func (q pgQ) QueryRow(ctx context.Context, query string, args ...any) Row {
-	return pgRow{q.run.QueryRow(ctx, query, args...), q.p}
+	return pgRow{q.run.QueryRow(ctx, query, cleaned(args)...), q.p}
 }
 
 type pgRows struct {

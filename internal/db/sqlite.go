@@ -77,19 +77,22 @@ func slashed(path string) string {
 	return path
 }
 
-func (s *sqliteDB) reader() Q    { return splitQ{w: stdQ{s.w, SQLite}, r: stdQ{s.r, SQLite}} }
-func (s *sqliteDB) writer() Q    { return stdQ{s.w, SQLite} }
+func (s *sqliteDB) reader() Q    { return splitQ{w: stdQ{outside{s.w}, SQLite}, r: stdQ{s.r, SQLite}} }
+func (s *sqliteDB) writer() Q    { return stdQ{outside{s.w}, SQLite} }
 func (s *sqliteDB) std() *sql.DB { return s.w }
 
 func (s *sqliteDB) ping(ctx context.Context) error { return s.r.PingContext(ctx) }
 
 func (s *sqliteDB) inTx(ctx context.Context, fn func(ctx context.Context, tx Q) error) error {
+	if within(ctx) {
+		return errNested
+	}
 	tx, err := s.w.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // a no-op after Commit
-	if err := fn(ctx, stdQ{tx, SQLite}); err != nil {
+	if err := fn(context.WithValue(ctx, inTxKey{}, true), stdQ{tx, SQLite}); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
@@ -109,6 +112,41 @@ func (s *sqliteDB) close() error {
 	return errors.Join(append(errs, s.lock.Close())...)
 }
 
+// There is one connection that writes. A transaction's function that asks for it
+// once more, instead of using the Q that it was given, would wait for itself.
+var errNested = errors.New("a write beside the transaction that is under way: use the transaction's own Q")
+
+type inTxKey struct{}
+
+func within(ctx context.Context) bool { return ctx.Value(inTxKey{}) != nil }
+
+// outside is the writer for whoever is not within a transaction.
+type outside struct{ *sql.DB }
+
+func (o outside) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if within(ctx) {
+		return nil, errNested
+	}
+	return o.DB.ExecContext(ctx, query, args...)
+}
+
+func (o outside) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if within(ctx) {
+		return nil, errNested
+	}
+	return o.DB.QueryContext(ctx, query, args...)
+}
+
+func (o outside) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	if within(ctx) {
+		// A Row's error cannot be set from outside: an ended context does it.
+		ended, cancel := context.WithCancelCause(ctx)
+		cancel(errNested)
+		ctx = ended
+	}
+	return o.DB.QueryRowContext(ctx, query, args...)
+}
+
 // runner is what *sql.DB and *sql.Tx have in common.
 type runner interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -125,7 +163,7 @@ type stdQ struct {
 func (q stdQ) Dialect() Dialect { return q.dialect }
 
 func (q stdQ) Exec(ctx context.Context, query string, args ...any) (int64, error) {
-	res, err := q.run.ExecContext(ctx, query, args...)
+	res, err := q.run.ExecContext(ctx, query, cleaned(args)...)
 	if err != nil {
 		return 0, err
 	}
@@ -133,7 +171,7 @@ func (q stdQ) Exec(ctx context.Context, query string, args ...any) (int64, error
 }
 
 func (q stdQ) Query(ctx context.Context, query string, args ...any) (Rows, error) {
-	rows, err := q.run.QueryContext(ctx, query, args...)
+	rows, err := q.run.QueryContext(ctx, query, cleaned(args)...)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +179,7 @@ func (q stdQ) Query(ctx context.Context, query string, args ...any) (Rows, error
 }
 
 func (q stdQ) QueryRow(ctx context.Context, query string, args ...any) Row {
-	return q.run.QueryRowContext(ctx, query, args...)
+	return q.run.QueryRowContext(ctx, query, cleaned(args)...)
 }
 
 // splitQ sends statements to the writer and queries to the readers.

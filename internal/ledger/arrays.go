@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/zopday/provisioner/internal/db"
 )
 
 // arrays are rows turned on their side, as unnest takes them.
@@ -39,10 +41,16 @@ func (a *arrays) add(values ...any) {
 	for i, v := range values {
 		switch col := a.cols[i].(type) {
 		case *[]*string:
-			if s, ok := v.(string); ok {
-				v = &s
+			s, ok := v.(string)
+			if p, _ := v.(*string); p != nil {
+				s, ok = *p, true
 			}
-			*col = append(*col, v.(*string))
+			if ok {
+				s = db.Clean(s)
+				*col = append(*col, &s)
+			} else {
+				*col = append(*col, nil)
+			}
 		case *[]*int64:
 			if n, ok := v.(int64); ok {
 				v = &n

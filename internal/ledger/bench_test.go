@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/ledger"
 	"github.com/zopday/provisioner/internal/pgtest"
@@ -131,4 +132,31 @@ func benchCheckpoint(b *testing.B, dsn string, size int) {
 		})
 		return err
 	})
+}
+
+// BenchmarkClaim takes and gives back one due job among ten thousand that wait
+// for their time and fifty thousand that are finished.
+func BenchmarkClaim(b *testing.B) {
+	for _, dialect := range []db.Dialect{db.SQLite, db.Postgres} {
+		b.Run(string(dialect), func(b *testing.B) {
+			e := open(b, dialects[dialect](b))
+			e.register(b, "w")
+			model := e.insert(b)
+			const fill = `INSERT INTO provisioning_jobs (id, org_id, kind, resource_type, provider, mode, name, cloud_account_id, region, subject_type, subject_id,
+				status, phase, run, spec, created_by, created_at, updated_at, next_run_at)
+				SELECT 'x' || %[1]s || n, org_id, kind, resource_type, provider, mode, 'x' || %[1]s || n, cloud_account_id, region, subject_type, 'x' || %[1]s || n,
+				%[1]s, phase, run, spec, created_by, created_at, updated_at, %[3]s
+				FROM provisioning_jobs, (WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < %[2]d) SELECT n FROM c) AS c WHERE id = $1`
+			e.sql(b, fmt.Sprintf(fill, "'running'", 10_000, e.d.Now()+" + 3600000000 + n"), model.ID)
+			e.sql(b, fmt.Sprintf(fill, "'completed'", 50_000, "NULL"), model.ID)
+			e.sql(b, "ANALYZE")
+			b.ResetTimer()
+			for b.Loop() {
+				c := e.claim(b, "w")
+				if err := e.ReleaseAll(e.ctx, "w", c.Lease); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

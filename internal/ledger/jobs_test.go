@@ -431,3 +431,42 @@ func TestStats(t *testing.T) {
 		}
 	})
 }
+
+// What clouds and callers put into texts is stored, or not found, but never an
+// error of the database.
+func TestHostileText(t *testing.T) {
+	conform(t, func(t *testing.T, e *env) {
+		e.register(t, "a")
+		e.insert(t)
+		c := e.claim(t, "a")
+		for _, text := range []string{"nul \x00 here", "\xff\xfe broken", "quote ' \" \\ %s $1", "{\"a\":1}", "\u2028 𝔘"} {
+			c.Job.WaitingFor, c.Job.Error = text, &job.Error{Code: "x", Message: text}
+			c.Job.Outputs = map[string]string{text: text}
+			for _, entries := range paths {
+				e.checkpoint(t, c.Lease, ledger.Checkpoint{
+					Job: c.Job, Outputs: true, Audit: entries,
+					Steps:   []job.StepState{{Run: 1, Name: "s", Direction: job.Up, Status: job.StepFailed, Note: text, WaitingFor: text}},
+					Events:  []job.Event{{Type: "note", Message: text}},
+					Objects: []job.Object{{Cloud: job.AWS, Kind: "k", Key: text, Name: text, ID: text, State: job.ObjectCreated, Reason: text}},
+				})
+				r := e.record(t, c.Job.ID)
+				if want := db.Clean(text); r.Job.WaitingFor != want || r.Steps[0].Note != want || r.Events[len(r.Events)-1].Message != want {
+					t.Errorf("%q was stored as %q, %q", text, r.Job.WaitingFor, r.Steps[0].Note)
+				}
+			}
+			if _, err := e.Get(e.ctx, org, text); !errors.Is(err, ledger.ErrNotFound) {
+				t.Errorf("Get %q: %v", text, err)
+			}
+			if _, err := e.Resolve(e.ctx, org, text); !errors.Is(err, ledger.ErrNotFound) {
+				t.Errorf("Resolve %q: %v", text, err)
+			}
+			f := ledger.Filter{Name: text, Subject: text, Labels: map[string]string{text: text}}
+			if jobs, _, err := e.List(e.ctx, org, f); err != nil || len(jobs) != 0 {
+				t.Errorf("List by %q: %d jobs, %v", text, len(jobs), err)
+			}
+			if _, err := e.IdempotencyPut(e.ctx, e.d, org, strings.Repeat(text, 500), "h", "job"); err != nil {
+				t.Errorf("IdempotencyPut: %v", err)
+			}
+		}
+	})
+}

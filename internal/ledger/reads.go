@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -41,9 +43,15 @@ func (l *Ledger) Steps(ctx context.Context, org, id string) ([]job.StepState, er
 	return steps, nil
 }
 
+// maxEvents is how many events are read at once at most.
+const maxEvents = 10_000
+
 // Events returns up to limit events of a job after a sequence number, oldest
 // first. Numbers start at 1 and have no gaps.
 func (l *Ledger) Events(ctx context.Context, org, id string, after int64, limit int) ([]job.Event, error) {
+	if limit <= 0 || limit > maxEvents {
+		limit = maxEvents
+	}
 	rows, err := l.d.Query(ctx, `SELECT seq, time, type, step, run, attempt, message FROM job_events
 		WHERE job_id = $1 AND org_id = $2 AND seq > $3 ORDER BY seq LIMIT $4`, id, org, after, limit)
 	if err != nil {
@@ -112,12 +120,19 @@ type IdempotencyRecord struct {
 // idempotencyTTL is how long a key is remembered.
 const idempotencyTTL = 24 * time.Hour
 
+// digest is how a key is stored: a caller's text of any length and content does
+// not fit an index.
+func digest(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
+
 // IdempotencyGet reads what a key stands for, or ErrNotFound.
 func (l *Ledger) IdempotencyGet(ctx context.Context, q db.Q, org, key string) (*IdempotencyRecord, error) {
 	r := IdempotencyRecord{Key: key}
 	var at int64
 	err := q.QueryRow(ctx, `SELECT body_hash, job_id, created_at FROM idempotency_keys
-		WHERE org_id = $1 AND key = $2 AND created_at > `+l.now+` - $3`, org, key, idempotencyTTL.Microseconds()).
+		WHERE org_id = $1 AND key = $2 AND created_at > `+l.now+` - $3`, org, digest(key), idempotencyTTL.Microseconds()).
 		Scan(&r.BodyHash, &r.JobID, &at)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, fmt.Errorf("idempotency key: %w", ErrNotFound)
@@ -139,7 +154,7 @@ func (l *Ledger) IdempotencyPut(ctx context.Context, q db.Q, org, key, bodyHash,
 		return nil, fmt.Errorf("idempotency key: %w", err)
 	}
 	_, err = q.Exec(ctx, `INSERT INTO idempotency_keys (org_id, key, body_hash, job_id, created_at) VALUES ($1, $2, $3, $4, `+l.now+`)
-		ON CONFLICT (org_id, key) DO NOTHING`, org, key, bodyHash, jobID)
+		ON CONFLICT (org_id, key) DO NOTHING`, org, digest(key), bodyHash, jobID)
 	if err != nil {
 		return nil, fmt.Errorf("idempotency key: %w", err)
 	}
