@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -44,7 +45,20 @@ func (p *Provider) routeTable(r *pipeline.Run, key, vpcID, target string, subnet
 		return s, err
 	}
 	x.Delete = func(ctx context.Context, id string) error {
-		_, err := p.ec2.DeleteRouteTable(ctx, &ec2.DeleteRouteTableInput{RouteTableId: aws.String(id)})
+		del := func() error {
+			_, err := p.ec2.DeleteRouteTable(ctx, &ec2.DeleteRouteTableInput{RouteTableId: aws.String(id)})
+			return err
+		}
+		err := del()
+		if pipeline.Is(err, pipeline.Busy) {
+			// The deletion of a subnet takes its association along, at AWS at
+			// once, elsewhere late or never.
+			freed, ferr := p.disassociate(ctx, r, id)
+			if ferr != nil || !freed {
+				return cmp.Or(ferr, err)
+			}
+			err = del()
+		}
 		return err
 	}
 	x.Blockers = func(ctx context.Context, id string) (string, error) {
@@ -64,6 +78,31 @@ func (p *Provider) routeTable(r *pipeline.Run, key, vpcID, target string, subnet
 		return fmt.Sprintf("it still routes for %s; give those subnets another route table, or delete them", strings.Join(subnets, ", ")), nil
 	}
 	return x
+}
+
+// disassociate takes our own subnets off a route table, gone or not.
+func (p *Provider) disassociate(ctx context.Context, r *pipeline.Run, tableID string) (freed bool, err error) {
+	ours := map[string]bool{}
+	for _, o := range r.Objects() {
+		if o.Kind == kindSubnet && o.ID != "" {
+			ours[o.ID] = true
+		}
+	}
+	t, err := p.routeTables().Get(ctx, tableID)
+	if err != nil {
+		return false, unless(err, pipeline.NotFound)
+	}
+	for _, a := range t.Associations {
+		if !ours[aws.ToString(a.SubnetId)] {
+			continue
+		}
+		_, err := p.ec2.DisassociateRouteTable(ctx, &ec2.DisassociateRouteTableInput{AssociationId: a.RouteTableAssociationId})
+		if err := unless(err, pipeline.NotFound); err != nil {
+			return freed, err
+		}
+		freed = true
+	}
+	return freed, nil
 }
 
 // routeTarget is where a route leads, and whether that still exists.
