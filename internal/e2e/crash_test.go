@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/pgtest"
 	"github.com/zopday/provisioner/internal/sim"
 )
 
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) {
 	if f := flag.Lookup("test.parallel"); f != nil && os.Getenv("E2E_PARALLEL") == "" {
 		_ = f.Value.Set("8")
 	}
-	os.Exit(m.Run())
+	os.Exit(pgtest.Main(m))
 }
 
 // A scenario is a stretch of a job's life that is crashed at every point.

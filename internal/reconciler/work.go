@@ -193,7 +193,12 @@ func (p *pass) step(ctx context.Context, set steps.Set, run *pipeline.Run, step 
 		run.Remember("validated", true)
 	}
 	outcome := p.after(ctx, run, step.Name, following, err)
-	p.log.InfoContext(ctx, "step", "step", step.Name, "attempt", j.Attempts, "status", string(p.rows[step.Name].Status), "took", time.Since(began), "verdict", err)
+	level := slog.LevelDebug // a step that waits says so each time it looks
+	if status := p.rows[step.Name].Status; status != job.StepWaiting {
+		level = slog.LevelInfo
+	}
+	p.log.Log(ctx, level, "step", "step", step.Name, "attempt", j.Attempts, "status", string(p.rows[step.Name].Status),
+		"ms", time.Since(began).Milliseconds(), "verdict", text(err))
 	return err == nil, outcome
 }
 
@@ -355,6 +360,14 @@ func (p *pass) end(ctx context.Context, before job.Job, c ledger.Checkpoint) err
 	p.r.forget(j)
 	p.r.Hooks.JobDone(j.ResourceType, j.Status)
 	return err
+}
+
+// text is an error's words; "" if there is none.
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 func or(s, alt string) string {
