@@ -70,7 +70,7 @@ simulated account is afterwards as it was before.
 	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "`key=value` to put into every job; repeatable")
 	cmd.Flags().BoolVar(&f.all, "all", false, "every job file in the directory of examples")
 	cmd.Flags().StringVar(&f.dir, "dir", "examples", "the `directory` of --all")
-	simFlags(cmd, &so, &f.latency, 30)
+	simFlags(cmd, &so, &f.latency, 60)
 	return cmd
 }
 

@@ -67,6 +67,8 @@ type follow struct {
 	stream chan error    // the stream's end
 	job    client.Job    // as last read
 	gone   time.Time     // since when the server does not answer; zero: it does
+	cut    bool          // the stream dropped and does not stand again yet
+	away   bool          // the sink was told that the line dropped
 	pause  time.Duration // between two reads of the job
 }
 
@@ -137,11 +139,8 @@ func (f *follow) loop(ctx context.Context) error {
 				reread.Reset(50 * time.Millisecond)
 			}
 		case err := <-f.line:
-			if err != nil {
-				f.sink.lost(err)
-			} else {
-				f.sink.back()
-			}
+			f.cut = err != nil
+			f.tellLine(err)
 		case err := <-f.stream:
 			var refused *client.Problem
 			if errors.As(err, &refused) {
@@ -198,7 +197,7 @@ func (f *follow) read(ctx context.Context) error {
 		}
 		if f.gone.IsZero() {
 			f.gone = time.Now()
-			f.sink.lost(err)
+			f.tellLine(err)
 		}
 		if time.Since(f.gone) > outage {
 			return err
@@ -208,13 +207,25 @@ func (f *follow) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !f.gone.IsZero() {
-		f.gone = time.Time{}
-		f.sink.back()
-	}
+	f.gone = time.Time{}
+	f.tellLine(nil)
 	f.job = j
 	f.sink.state(&f.job)
 	return nil
+}
+
+// tellLine tells the sink that the line dropped, or stands again, once: stream
+// and reads notice it separately.
+func (f *follow) tellLine(err error) {
+	down := f.cut || !f.gone.IsZero()
+	switch {
+	case down && !f.away && err != nil:
+		f.away = true
+		f.sink.lost(err)
+	case !down && f.away:
+		f.away = false
+		f.sink.back()
+	}
 }
 
 // verdict tells Ctrl-C from a time-out from everything else.

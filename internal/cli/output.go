@@ -117,8 +117,30 @@ type table struct {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// write prints the table. On a terminal the last column gives way, so that
-// rows do not break.
+// narrowest is how far a column gives way on a terminal.
+const narrowest = 18
+
+// fit makes columns narrower until a row fits, the widest first. The last one
+// takes what is left.
+func fit(widths []int, cols int) {
+	last := len(widths) - 1
+	for {
+		total, widest := min(widths[last], narrowest), 0
+		for i, w := range widths[:last] {
+			total += w + 2
+			if w > widths[widest] {
+				widest = i
+			}
+		}
+		if total <= cols || widths[widest] <= narrowest || widest == last {
+			return
+		}
+		widths[widest]--
+	}
+}
+
+// write prints the table. On a terminal wide columns give way, so that rows do
+// not break.
 func (t *table) write(w io.Writer, term terminal) {
 	all := t.rows
 	if t.head != nil {
@@ -134,6 +156,9 @@ func (t *table) write(w io.Writer, term terminal) {
 		}
 	}
 	cols, _ := term.size()
+	if term.tty && len(widths) > 0 {
+		fit(widths, cols)
+	}
 	for i, r := range all {
 		var b strings.Builder
 		used := 0
@@ -146,7 +171,7 @@ func (t *table) write(w io.Writer, term terminal) {
 				b.WriteString(c)
 				continue
 			}
-			b.WriteString(pad(c, widths[j]) + "  ")
+			b.WriteString(pad(term.cut(c, widths[j]), widths[j]) + "  ")
 			used += widths[j] + 2
 		}
 		line := strings.TrimRight(b.String(), " ")
