@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/zopday/provisioner/internal/cli"
+)
+
+// output is a stream that a command and a test share.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+func zopday(ctx context.Context, t *testing.T, env map[string]string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var o, e output
+	home := t.TempDir()
+	code = cli.Main(ctx, args, cli.Streams{In: strings.NewReader(""), Out: &o, Err: &e}, func(k string) string {
+		if k == "HOME" {
+			return home
+		}
+		return env[k]
+	}, backends())
+	return code, o.String(), e.String()
+}
+
+func lastLine(s string) string {
+	s = strings.TrimRight(s, "\n")
+	return s[strings.LastIndexByte(s, '\n')+1:]
+}
+
+// TestDemo takes every example through its whole life, against the real server
+// and the simulated cloud, over HTTP.
+func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a minute")
+	}
+	// What each example makes, so that one that quietly makes less shows.
+	want := map[string]string{
+		"vm-aws-fixed-lb.yaml":     "RECEIPT created=21 removed=21 kept=0 left=0",
+		"vm-aws-fixed.yaml":        "RECEIPT created=15 removed=15 kept=0 left=0",
+		"vm-aws-asg-lb.yaml":       "RECEIPT created=21 removed=21 kept=0 left=0",
+		"vm-aws-asg-nlb.yaml":      "RECEIPT created=19 removed=19 kept=0 left=0",
+		"vm-aws-arm64-al2023.yaml": "RECEIPT created=16 removed=16 kept=0 left=0",
+		"vm-aws-bare-metal.yaml":   "RECEIPT created=15 removed=15 kept=0 left=0",
+		"vm-aws-existing.yaml":     "RECEIPT created=6 removed=6 kept=0 left=0",
+		"vm-aws-per-zone-nat.yaml": "RECEIPT created=23 removed=23 kept=0 left=0",
+		"vm-aws-internal-lb.yaml":  "RECEIPT created=20 removed=20 kept=0 left=0",
+		"vm-aws-adopt.yaml":        "RECEIPT created=0 removed=0 kept=0 left=0",
+		"vm-aws-adopt-asg.yaml":    "RECEIPT created=0 removed=0 kept=0 left=0",
+	}
+	files, err := filepath.Glob("../../examples/vm-aws-*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		name := filepath.Base(f)
+		if strings.HasSuffix(name, ".sandbox.yaml") {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, out, errs := zopday(t.Context(), t, nil, "demo", "-f", f, "--time-scale", "120")
+			if code != 0 || lastLine(out) != want[name] {
+				t.Errorf("exit code %d, last line %q, want %q\n%s\n%s", code, lastLine(out), want[name], out, errs)
+			}
+			for _, says := range []string{" is as asked.", "0 calls that change something", "A second job of that name is refused", "no difference that was not asked for"} {
+				if !strings.Contains(out, says) {
+					t.Errorf("the demo does not say %q", says)
+				}
+			}
+		})
+	}
+}
+
+// TestDemoTellsTheTruth: a job that cannot be made is no success, whatever is
+// cleaned up afterwards.
+func TestDemoTellsTheTruth(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "vm-aws-zoneless.yaml")
+	doc, err := os.ReadFile("../../examples/vm-aws-fixed-lb.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, doc, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Without its .sandbox.yaml the zone does not exist: stepValidate refuses.
+	code, out, errs := zopday(t.Context(), t, nil, "demo", "-f", file, "--time-scale", "120")
+	if code != 3 {
+		t.Errorf("exit code %d, want 3\n%s%s", code, out, errs)
+	}
+	if !strings.Contains(out, "example.test") || lastLine(out) != "RECEIPT created=0 removed=0 kept=0 left=0" {
+		t.Errorf("the demo does not name the zone, or ends with %q\n%s", lastLine(out), out)
+	}
+	// A request that is refused is not carried out at all.
+	code, out, _ = zopday(t.Context(), t, nil, "demo", "-f", file, "--set", "pool.count=0.5")
+	if code != 2 || lastLine(out) != "RECEIPT created=0 removed=0 kept=0 left=0" {
+		t.Errorf("exit code %d, want 2\n%s", code, out)
+	}
+}
+
+var address = regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+`)
+
+// TestServeOnOneDatabase: an SQLite file belongs to one process, and the second
+// one is told so.
+func TestServeOnOneDatabase(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "zopday.db")
+	ctx, stop := context.WithCancel(t.Context())
+	first, err := backends().Serve(ctx, cli.ServeOptions{Listen: "127.0.0.1:0", DB: file, LogLevel: "error", Log: &output{}, TimeScale: 1, DeadAfter: 1e9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if !strings.HasPrefix(first.FreshToken(), "zop_") || !address.MatchString(first.URL()) {
+		t.Errorf("token %q, address %q", first.FreshToken(), first.URL())
+	}
+	code, _, errs := zopday(ctx, t, nil, "serve", "--listen", "127.0.0.1:0", "--db", file)
+	if code == 0 || !strings.Contains(errs, file) {
+		t.Errorf("a second server on the file: exit code %d: %s", code, errs)
+	}
+	code, _, errs = zopday(ctx, t, nil, "serve", "--listen", strings.TrimPrefix(first.URL(), "http://"), "--db", file+"2")
+	if code == 0 || !strings.Contains(errs, "address already in use") {
+		t.Errorf("a second server on the address: exit code %d: %s", code, errs)
+	}
+	if err := first.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	head, err := backends().VerifyAudit(ctx, file)
+	if err != nil || head.Seq != 0 {
+		t.Errorf("audit log of an unused server: %+v, %v", head, err)
+	}
+	again, err := backends().Serve(ctx, cli.ServeOptions{Listen: "127.0.0.1:0", DB: file, LogLevel: "error", Log: &output{}, TimeScale: 1, DeadAfter: 1e9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.FreshToken() != "" {
+		t.Error("a token is shown at the second start too")
+	}
+	if err := again.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
