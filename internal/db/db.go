@@ -10,6 +10,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -178,7 +179,7 @@ func cleaned(args []any) []any {
 // written.
 func Setting(ctx context.Context, q Q, key string) (value string, ok bool, err error) {
 	err = q.QueryRow(ctx, `SELECT value FROM settings WHERE org_id = '' AND key = $1`, key).Scan(&value)
-	if err == ErrNoRows {
+	if errors.Is(err, ErrNoRows) {
 		return "", false, nil
 	}
 	if err != nil {

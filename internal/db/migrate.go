@@ -75,7 +75,7 @@ func (d *DB) Current(ctx context.Context) error {
 		if Transient(err) {
 			return fmt.Errorf("database: %w", err)
 		}
-		return fmt.Errorf("%w (%v)", ErrNotCurrent, err)
+		return fmt.Errorf("%w: %w", ErrNotCurrent, err)
 	}
 	if have < want {
 		return fmt.Errorf("%w (it is at %d of %d)", ErrNotCurrent, have, want)

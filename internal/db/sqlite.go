@@ -171,7 +171,7 @@ func (q stdQ) Exec(ctx context.Context, query string, args ...any) (int64, error
 }
 
 func (q stdQ) Query(ctx context.Context, query string, args ...any) (Rows, error) {
-	rows, err := q.run.QueryContext(ctx, query, cleaned(args)...)
+	rows, err := q.run.QueryContext(ctx, query, cleaned(args)...) //nolint:rowserrcheck // whoever reads them does
 	if err != nil {
 		return nil, err
 	}

@@ -181,7 +181,7 @@ func startStandby(t *testing.T, primary *pgtest.Server) int {
 		t.Fatalf("no PostgreSQL binaries: %v", err)
 	}
 	bin := bins[len(bins)-1]
-	dir, err := os.MkdirTemp("", "zopday-standby-")
+	dir, err := os.MkdirTemp("", "zopday-standby-") //nolint:usetesting // a directory that the server's own user gets at
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}
@@ -211,7 +211,7 @@ func startStandby(t *testing.T, primary *pgtest.Server) int {
 		if err := server.Process.Signal(syscall.SIGQUIT); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Error(err)
 		}
-		server.Wait() //nolint:errcheck // it was told to end at once
+		server.Wait()
 	})
 	deadline := time.Now().Add(30 * time.Second)
 	for {

@@ -178,7 +178,7 @@ func TestChange(t *testing.T) {
 		// A parked job is free: its state may be changed, and it is due at once.
 		c := e.claim(t, "a")
 		e.checkpoint(t, c.Lease, ledger.Checkpoint{Job: c.Job, Release: true, NextIn: time.Hour})
-		got, err = e.Change(e.ctx, nil, org, j.ID, func(j *job.Job, s ledger.Standing) error {
+		_, err = e.Change(e.ctx, nil, org, j.ID, func(j *job.Job, s ledger.Standing) error {
 			if s.Leased || !s.EverClaimed {
 				t.Errorf("a parked job stands %+v", s)
 			}

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -208,6 +209,28 @@ func TestStaleTokenIsRefused(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A claim passes over rows that somebody holds locked, and takes the others.
+func TestClaimWaitsForNobody(t *testing.T) {
+	e := open(t, dialects[db.Postgres](t))
+	e.register(t, "a")
+	locked, free := e.insert(t), e.insert(t)
+	err := e.d.InTx(e.ctx, func(ctx context.Context, tx db.Q) error {
+		_, err := e.Change(ctx, tx, org, locked.ID, func(j *job.Job, _ ledger.Standing) error { j.Labels = map[string]string{"a": "b"}; return nil })
+		must(t, err)
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		cs, err := e.Claim(ctx, "a", 10, ledger.ClaimOptions{})
+		if err != nil || len(cs) != 1 || cs[0].Job.ID != free.ID {
+			t.Errorf("claimed %v, %v; want only %s", cs, err, free.ID)
+		}
+		return nil
+	})
+	must(t, err)
+	if c := e.claim(t, "a"); c.Job.ID != locked.ID || c.Job.Labels["a"] != "b" {
+		t.Errorf("after the commit: %s, labels %v", c.Job.ID, c.Job.Labels)
 	}
 }
 
