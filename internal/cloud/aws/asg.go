@@ -63,19 +63,24 @@ func (p *Provider) scalingGroups() lookup.Kind[asgtypes.AutoScalingGroup] {
 			return who != owner
 		}), err
 	}
-	k.One = func(ctx context.Context, id string) (asgtypes.AutoScalingGroup, error) {
+	k.One = p.readScalingGroup
+	return k
+}
+
+// readScalingGroup reads a group by its name, which shows earlier than its tags.
+func (p *Provider) readScalingGroup(ctx context.Context, id string) (asgtypes.AutoScalingGroup, error) {
+	return lookup.Once(ctx, kindScalingGroup+" "+id, func(ctx context.Context) (asgtypes.AutoScalingGroup, error) {
 		found, err := p.scalingGroupPage(ctx, []string{id}, nil)
 		if err != nil {
 			return asgtypes.AutoScalingGroup{}, err
 		}
 		for _, g := range found {
-			if k.ID(g) == id {
+			if aws.ToString(g.AutoScalingGroupName) == id {
 				return g, nil
 			}
 		}
 		return asgtypes.AutoScalingGroup{}, absent("Auto Scaling", "DescribeAutoScalingGroups", "scaling group "+id)
-	}
-	return k
+	})
 }
 
 // scalingGroup is the job's Auto Scaling group.
@@ -83,18 +88,33 @@ func (p *Provider) scalingGroup(r *pipeline.Run, pool job.Pool, leaving bool) pi
 	infra := r.Job.Config.InfraConfig
 	groupName := name(r, scalingGroupKey, 255)
 	kind := p.scalingGroups()
-	x := object[asgtypes.AutoScalingGroup]{kind: kind, key: scalingGroupKey, name: groupName,
-		see: func(_ context.Context, g asgtypes.AutoScalingGroup) (pipeline.Seen, error) {
-			s := pipeline.Seen{Status: pipeline.Ready, Reason: aws.ToString(g.Status)}
-			switch {
-			case s.Reason != "": // "Delete in progress" is the only status a group has
-				s.Status = pipeline.Pending
-			case !leaving:
-				s.Aspects = p.groupAspects(g, infra, pool)
-			}
-			return s, nil
-		}}.resource()
-	x.Slow = true
+	see := func(g asgtypes.AutoScalingGroup) pipeline.Seen {
+		s := pipeline.Seen{ID: kind.ID(g), Status: pipeline.Ready, Reason: aws.ToString(g.Status)}
+		s.Owner, _ = kind.Mark(g)
+		switch {
+		case s.Reason != "": // "Delete in progress" is the only status a group has
+			s.Status = pipeline.Pending
+		case !leaving:
+			s.Aspects = p.groupAspects(g, infra, pool)
+		}
+		return s
+	}
+	x := pipeline.Resource{Kind: kindScalingGroup, Key: scalingGroupKey, Name: groupName, Slow: true}
+	x.Get = func(ctx context.Context, id string) (pipeline.Seen, error) {
+		g, err := p.readScalingGroup(ctx, id)
+		if err != nil {
+			return pipeline.Seen{}, err
+		}
+		return see(g), nil
+	}
+	x.Find = func(ctx context.Context) ([]pipeline.Seen, error) {
+		g, err := p.readScalingGroup(ctx, groupName)
+		if err != nil {
+			return nil, unless(err, pipeline.NotFound)
+		}
+		s := see(g)
+		return []pipeline.Seen{s}, intendedTagsLate(r, kindScalingGroup, scalingGroupKey, s.Owner)
+	}
 	marks := tags(r, scalingGroupKey, groupName)
 	in := &autoscaling.CreateAutoScalingGroupInput{
 		AutoScalingGroupName: aws.String(groupName),
@@ -161,7 +181,7 @@ func sortedList(s []string) string {
 // deletes it: the group is never deleted by force, so that every VM has ended
 // when it goes.
 func (p *Provider) emptyAndDelete(ctx context.Context, x pipeline.Resource, id string) error {
-	g, err := p.scalingGroups().Get(ctx, id)
+	g, err := p.readScalingGroup(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (p *Provider) ensureScalingGroup(ctx context.Context, r *pipeline.Run, spec
 	if r.Mode == pipeline.Plan || infra.ScalingGroupID == "" {
 		return nil
 	}
-	g, err := p.scalingGroups().Get(ctx, infra.ScalingGroupID)
+	g, err := p.readScalingGroup(ctx, infra.ScalingGroupID)
 	if err != nil {
 		if r.Mode == pipeline.Verify && pipeline.Is(err, pipeline.NotFound) {
 			return nil // reported as drift already

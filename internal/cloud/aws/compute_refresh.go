@@ -21,7 +21,7 @@ func (p *Provider) RefreshVMs(ctx context.Context, j *job.Job) error {
 	ctx = lookup.For(ctx, j.ID)
 	infra := &j.Config.InfraConfig
 	if infra.ScalingGroupID != "" {
-		g, err := p.scalingGroups().One(ctx, infra.ScalingGroupID)
+		g, err := p.readScalingGroup(ctx, infra.ScalingGroupID)
 		if err != nil {
 			return plain(err)
 		}
@@ -150,7 +150,7 @@ func (p *Provider) adopted(ctx context.Context, r *pipeline.Run, a job.Adopt) (i
 	if err != nil {
 		return nil, "", err
 	}
-	g, err := p.scalingGroups().One(ctx, group)
+	g, err := p.readScalingGroup(ctx, group)
 	if pipeline.Is(err, pipeline.NotFound) {
 		return nil, "", pipeline.Fatal("not-found", fmt.Sprintf("there is no scaling group %s in %s", group, r.Job.Region), "Give the name of a scaling group of this account and region.").On("config.spec.adopt.name")
 	}

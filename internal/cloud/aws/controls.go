@@ -223,7 +223,7 @@ func (c *controls) scalingGroup(ctx context.Context) error {
 	if c.infra.ScalingGroupID == "" {
 		return nil
 	}
-	g, err := c.p.scalingGroups().Get(ctx, c.infra.ScalingGroupID)
+	g, err := c.p.readScalingGroup(ctx, c.infra.ScalingGroupID)
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,9 @@ const (
 	// commandPatience is how long a command may go unanswered before another is
 	// sent: delivery, the wait in the VM, and some slack.
 	commandPatience = deliveryTimeout + probeTimeout + time.Minute
+	// together is how long VMs whose agent is there wait for the others, so that
+	// one command does for all.
+	together = 30 * time.Second
 	// agentDoubt is after how long a list of agents that shows nobody is no
 	// longer believed, and a command is tried all the same.
 	agentDoubt = time.Minute
@@ -46,6 +49,18 @@ type command struct {
 	ID        string
 	Instances []string // empty after a restart: the answers say whom it was sent to
 	Sent      time.Time
+	Looked    time.Time
+	Last      map[string]cloud.Probe // the answers so far
+}
+
+// due reports whether a command is looked at again: less often the longer it
+// takes (failure kind H4).
+func (c command) due(r *pipeline.Run) bool {
+	if c.Looked.IsZero() {
+		return true
+	}
+	age := r.Pace.Cloud(r.Now().Sub(c.Sent))
+	return r.Pace.Cloud(r.Now().Sub(c.Looked)) >= min(max(age/4, 5*time.Second), 20*time.Second)
 }
 
 // Probe says how far each VM's bootstrap is. One command is sent to all VMs
@@ -68,7 +83,7 @@ func (p *Provider) Probe(ctx context.Context, r *pipeline.Run, vms []job.VMInfo)
 	var live []command
 	pending := map[string]bool{}
 	for _, c := range commands {
-		busy, err := p.collect(ctx, r, c, out)
+		busy, err := p.collect(ctx, r, &c, out)
 		if err != nil {
 			return nil, err
 		}
@@ -162,6 +177,12 @@ func (p *Provider) ask(ctx context.Context, r *pipeline.Run, idle []string, out 
 		} else if out[id].State == cloud.ProbeUnknown {
 			out[id] = noAgent
 		}
+	}
+	if n := len(there); n > 0 && n < len(idle) && waited(r, "all agents") < together {
+		for _, id := range there {
+			out[id] = cloud.Probe{State: cloud.ProbeUnknown, Detail: "its agent is there; the other VMs' are on their way"}
+		}
+		return nil, nil
 	}
 	if len(there) == 0 {
 		// A list that shows nobody is not believed for ever.
@@ -263,7 +284,17 @@ func (p *Provider) agents(ctx context.Context, ids []string) (map[string]bool, e
 
 // collect takes in a command's answers, and says who has not answered yet. A
 // VM that needs another command is in neither.
-func (p *Provider) collect(ctx context.Context, r *pipeline.Run, c command, out map[string]cloud.Probe) (busy []string, err error) {
+func (p *Provider) collect(ctx context.Context, r *pipeline.Run, c *command, out map[string]cloud.Probe) (busy []string, err error) {
+	if !c.due(r) {
+		for id, probe := range c.Last {
+			if _, wanted := out[id]; wanted {
+				out[id] = probe
+				busy = append(busy, id)
+			}
+		}
+		return busy, nil
+	}
+	c.Looked, c.Last = r.Now(), map[string]cloud.Probe{}
 	var all []ssmtypes.CommandInvocation
 	for id := range strings.SplitSeq(c.ID, ",") {
 		found, err := p.invocations(ctx, id, c.Instances)
@@ -284,6 +315,7 @@ func (p *Provider) collect(ctx context.Context, r *pipeline.Run, c command, out 
 		out[id] = probe
 		if !ended && !old {
 			busy = append(busy, id)
+			c.Last[id] = probe
 		}
 	}
 	// A fresh command's answers take a moment to be listed at all.
@@ -291,6 +323,7 @@ func (p *Provider) collect(ctx context.Context, r *pipeline.Run, c command, out 
 		if _, wanted := out[id]; wanted && !answered[id] && r.Pace.Cloud(r.Now().Sub(c.Sent)) < deliveryTimeout {
 			out[id] = cloud.Probe{State: cloud.ProbeUnknown}
 			busy = append(busy, id)
+			c.Last[id] = out[id]
 		}
 	}
 	return busy, nil

@@ -24,6 +24,8 @@ const (
 	kindListener     = "elbv2:listener"
 
 	lbKey = "lb" // of the load balancer and of its security group
+
+	lbLook = 10 * time.Second // between two looks at one that is being provisioned
 )
 
 // lbSpec is the load balancer that the job asks for; the defaults if an attach
@@ -282,13 +284,22 @@ func (p *Provider) loadBalancer(r *pipeline.Run, lb job.LoadBalancer, leaving bo
 	}
 	x := pipeline.Resource{Kind: kindLoadBalancer, Key: lbKey, Name: lbName, Args: in, Tokened: true, Slow: true, Patience: 20 * time.Minute}
 	x.Get = func(ctx context.Context, arn string) (pipeline.Seen, error) {
+		// It takes minutes: looking every few seconds would be too often.
+		const looked = "load balancer looked at"
+		if last, ok := r.Recall(looked).(pipeline.Seen); ok && !leaving && waited(r, looked) < lbLook {
+			return last, nil
+		}
 		l, err := p.readLoadBalancer(ctx, arn)
 		if err != nil {
 			return pipeline.Seen{}, err
 		}
 		if !leaving && lbSeen(l).Status == pipeline.Pending {
-			return lbSeen(l), nil // polled: the tags can wait
+			noLonger(r, looked)
+			waited(r, looked)
+			r.Remember(looked, lbSeen(l))
+			return lbSeen(l), nil // the tags can wait
 		}
+		r.Remember(looked, nil)
 		owners, err := p.elbOwners(ctx, arn)
 		if err != nil {
 			return pipeline.Seen{}, err

@@ -368,7 +368,7 @@ func (p *Provider) trustLoadBalancer(ctx context.Context, r *pipeline.Run) error
 	if group == "" {
 		return nil
 	}
-	g, err := p.scalingGroups().Get(ctx, group)
+	g, err := p.readScalingGroup(ctx, group)
 	if err != nil {
 		return plain(err)
 	}
@@ -387,7 +387,7 @@ func (p *Provider) verifyHealthy(ctx context.Context, r *pipeline.Run, spec job.
 	if infra.ScalingGroupID == "" || len(sick) > 0 {
 		return nil
 	}
-	g, err := p.scalingGroups().Get(ctx, infra.ScalingGroupID)
+	g, err := p.readScalingGroup(ctx, infra.ScalingGroupID)
 	if err != nil {
 		return unless(plain(err), pipeline.NotFound)
 	}

@@ -64,7 +64,7 @@ func (p *Provider) detachTargets(ctx context.Context, r *pipeline.Run, arn strin
 	if !ok || rec.State != job.ObjectCreated {
 		return nil
 	}
-	g, err := p.scalingGroups().Get(ctx, rec.ID)
+	g, err := p.readScalingGroup(ctx, rec.ID)
 	if pipeline.Is(err, pipeline.NotFound) {
 		return nil
 	}
@@ -255,7 +255,7 @@ func (p *Provider) targetsAspect(ctx context.Context, r *pipeline.Run, arn strin
 }
 
 func (p *Provider) attachedAspectOf(ctx context.Context, group, arn string) (pipeline.Aspect, error) {
-	g, err := p.scalingGroups().Get(ctx, group)
+	g, err := p.readScalingGroup(ctx, group)
 	if err != nil {
 		return pipeline.Aspect{}, err
 	}
