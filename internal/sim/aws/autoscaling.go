@@ -21,7 +21,8 @@ func newAutoScaling(c *Cloud) *asgService {
 	c.hooks.instanceGone = append(c.hooks.instanceGone, s.instanceGone)
 	c.add(&api{
 		service: "autoscaling", protocol: queryProtocol, namespace: "http://autoscaling.amazonaws.com/doc/2011-01-01/", version: "2011-01-01",
-		ops: overQuery(s.operations(), false), encode: encodeQuery(queryXMLMillis),
+		ops:    overQuery(s.operations(), "AttachLoadBalancerTargetGroups", "DetachLoadBalancerTargetGroups", "AttachTrafficSources", "DetachTrafficSources", "SetInstanceProtection"),
+		encode: encodeQuery(queryXMLMillis),
 	})
 	return s
 }

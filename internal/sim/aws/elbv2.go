@@ -28,7 +28,7 @@ func newELB(c *Cloud) *elbService {
 	c.hooks.instanceGone = append(c.hooks.instanceGone, s.machineGone)
 	c.add(&api{
 		service: elbName, protocol: queryProtocol, namespace: "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/", version: "2015-12-01",
-		ops: overQuery(s.operations(), true), encode: encodeQuery(queryXMLMillis),
+		ops: overQuery(s.operations(), "*"), encode: encodeQuery(queryXMLMillis),
 	})
 	return s
 }

@@ -42,7 +42,7 @@ func newIAM(c *Cloud) *iamService {
 	c.hooks.identityOf = s.identityOf
 	c.add(&api{
 		service: "iam", protocol: queryProtocol, namespace: "https://iam.amazonaws.com/doc/2010-05-08/", version: "2010-05-08",
-		ops: overQuery(s.operations(), false), encode: encodeQuery(queryXML),
+		ops: overQuery(s.operations(), "UpdateRole"), encode: encodeQuery(queryXML),
 	})
 	return s
 }

@@ -37,35 +37,6 @@ func (m machine) targeted(key string, values []string) bool {
 	return false
 }
 
-// guests is what EC2 says of the inside of its instances.
-type guests interface {
-	// guestAgent is the ping status of the Systems Manager agent, empty until it has registered.
-	guestAgent(sc *ec2Scope, i *Instance) (ping string, since time.Time)
-	// guestAnswers says whether something listens on a port, and the status that it answers to HTTP.
-	guestAnswers(sc *ec2Scope, i *Instance, port int, path string) (listening bool, status int)
-	// guestRun runs a shell script.
-	guestRun(sc *ec2Scope, i *Instance, script string) (stdout, stderr string, exit int, took time.Duration)
-}
-
-func (c *Cloud) guests() guests {
-	g, ok := any(c.ec2).(guests)
-	if !ok {
-		return nobody{}
-	}
-	return g
-}
-
-// nobody is at home in instances that run nothing.
-type nobody struct{}
-
-func (nobody) guestAgent(*ec2Scope, *Instance) (string, time.Time) { return "", time.Time{} }
-
-func (nobody) guestAnswers(*ec2Scope, *Instance, int, string) (bool, int) { return false, 0 }
-
-func (nobody) guestRun(*ec2Scope, *Instance, string) (string, string, int, time.Duration) {
-	return "", "", 127, 0
-}
-
 // scriptRun is what a shell script did on a machine.
 type scriptRun struct {
 	stdout, stderr string
@@ -76,7 +47,7 @@ type scriptRun struct {
 func (c *Cloud) machineOf(sc *ec2Scope, i *Instance) machine {
 	m := machine{ID: i.InstanceID, Name: i.tag("Name"), Type: i.InstanceType, State: i.Status.Name, AZ: i.Placement.Zone, SubnetID: i.SubnetID, VpcID: i.VpcID,
 		PrivateIP: i.PrivateIP, Hostname: i.PrivateDNSName, Tags: i.Tags, Launched: i.LaunchTime}
-	m.Agent, m.AgentSince = c.guests().guestAgent(sc, i)
+	m.Agent, m.AgentSince = c.ec2.guestAgent(sc, i)
 	if img := c.ec2.publicImages(sc.Region)[i.ImageID]; img != nil {
 		m.Platform, m.PlatformVersion = "Ubuntu", img.Release
 		if img.Distro == "al2023" {
@@ -111,9 +82,25 @@ func (c *Cloud) runScript(in scope, id, script string) scriptRun {
 	sc := c.ec2.in(in)
 	var out scriptRun
 	if i := sc.Instances[id]; i != nil {
-		out.stdout, out.stderr, out.exit, out.took = c.guests().guestRun(sc, i, script)
+		out.stdout, out.stderr, out.exit, out.took = c.ec2.guestRun(sc, i, script)
 	}
 	return out
+}
+
+// booting says whether an instance's system is still starting up.
+func (c *Cloud) booting(in scope, id string) bool {
+	g := c.ec2.in(in).Guests[id]
+	return g != nil && g.Next != nil
+}
+
+// rehearse runs a shell script on a copy of an instance, which shows how long it would take as things stand.
+func (c *Cloud) rehearse(in scope, id, script string) time.Duration {
+	sc := c.ec2.in(in)
+	i, g := sc.Instances[id], sc.Guests[id]
+	if i == nil || g == nil {
+		return 0
+	}
+	return g.Machine.Clone().Run(script, c.ec2.guestEnv(sc, i)).Took
 }
 
 // probe sends a health check from a load balancer, with its security groups and addresses, to an instance.
@@ -134,7 +121,7 @@ func (c *Cloud) probe(in scope, groups, from []string, id, protocol string, port
 	if !sc.admits(own, false, groups, from, port) {
 		return probeAnswer{}
 	}
-	listening, status := c.guests().guestAnswers(sc, i, port, path)
+	listening, status := c.ec2.guestAnswers(sc, i, port, path)
 	return probeAnswer{reached: true, refused: !listening, status: status}
 }
 

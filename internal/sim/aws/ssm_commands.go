@@ -148,23 +148,51 @@ func (s *ssmService) deliver(sc scope, cmd *SSMCommand, iv *SSMInvocation, key s
 		return
 	}
 	iv.Status, iv.Details, iv.Started = "InProgress", "InProgress", s.cloud.World.Now()
-	limit := time.Hour
+	s.carryOut(sc, cmd, iv, key)
+}
+
+func (cmd *SSMCommand) script() string { return strings.Join(cmd.Parameters["commands"], "\n") }
+
+// limit is how long a command may run.
+func (cmd *SSMCommand) limit() time.Duration {
 	if t := cmd.Parameters["executionTimeout"]; len(t) > 0 {
 		n, _ := strconv.Atoi(t[0]) // checked when the command was sent
-		limit = time.Duration(n) * time.Second
+		return time.Duration(n) * time.Second
 	}
-	run := s.cloud.runScript(sc, iv.InstanceID, strings.Join(cmd.Parameters["commands"], "\n"))
+	return time.Hour
+}
+
+// carryOut runs a command on an instance. A script that waits for something while the system is still starting up goes
+// on waiting until it is up, and then sees what the start has brought.
+func (s *ssmService) carryOut(sc scope, cmd *SSMCommand, iv *SSMInvocation, key string) {
+	now := s.cloud.World.Now()
+	spent := now.Sub(iv.Started)
+	if s.cloud.booting(sc, iv.InstanceID) {
+		if iv.Patience.IsZero() {
+			iv.Patience = now.Add(min(s.cloud.rehearse(sc, iv.InstanceID, cmd.script()), cmd.limit()))
+		}
+		if iv.Patience.Sub(now) > time.Second {
+			s.cloud.after(time.Second, "ssm", "again", key)
+			return
+		}
+	}
+	run := s.cloud.runScript(sc, iv.InstanceID, cmd.script())
 	iv.ResultStatus, iv.ResultDetails, iv.ResultCode = "Success", "Success", int32(run.exit)
 	iv.ResultStdout, iv.ResultStderr = truncate(run.stdout, maxStdout), run.stderr
+	left := cmd.limit() - spent
 	switch {
-	case run.took > limit:
-		run.took = limit
+	case run.took > left:
+		run.took = left
 		iv.ResultStatus, iv.ResultDetails, iv.ResultCode = "TimedOut", "ExecutionTimedOut", -1
 	case run.exit != 0:
 		iv.ResultStatus, iv.ResultDetails = "Failed", "Failed"
 		iv.ResultStderr += fmt.Sprintf("failed to run commands: exit status %d", run.exit)
 	}
 	iv.ResultStderr = truncate(iv.ResultStderr, maxStderr)
+	if spent > 0 {
+		// What it has waited already it need not wait again.
+		run.took = max(run.took-spent, 0)
+	}
 	s.cloud.after(run.took, "ssm", "finish", key)
 }
 
@@ -217,13 +245,9 @@ func (cmd *SSMCommand) sdk() types.Command {
 			undelivered++
 		}
 	}
-	limit := 3600
-	if t := cmd.Parameters["executionTimeout"]; len(t) > 0 {
-		limit, _ = strconv.Atoi(t[0]) // checked when the command was sent
-	}
 	out := types.Command{
 		CommandId: &cmd.ID, DocumentName: &cmd.Document, DocumentVersion: ptr(cmd.Version), Comment: ptr(cmd.Comment),
-		ExpiresAfter: ptr(cmd.Requested.Add(time.Duration(int(cmd.Timeout)+limit) * time.Second)), Parameters: cmd.Parameters,
+		ExpiresAfter: ptr(cmd.Requested.Add(time.Duration(cmd.Timeout)*time.Second + cmd.limit())), Parameters: cmd.Parameters,
 		InstanceIds: append([]string{}, cmd.InstanceIDs...), Targets: []types.Target{}, RequestedDateTime: &cmd.Requested,
 		Status: types.CommandStatus(status), StatusDetails: ptr(details), OutputS3BucketName: ptr(""), OutputS3KeyPrefix: ptr(""),
 		MaxConcurrency: &cmd.MaxConcurrency, MaxErrors: &cmd.MaxErrors, TargetCount: int32(len(cmd.Invocations)), CompletedCount: completed,

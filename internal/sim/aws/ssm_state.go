@@ -49,6 +49,8 @@ type SSMInvocation struct {
 	Started, Ended              time.Time
 	Code                        int32
 	Stdout, Stderr              string
+	// Patience is when the script would give up waiting for a system that is still starting up.
+	Patience time.Time
 	// Result is what the guest will have answered when it is done.
 	ResultStatus, ResultDetails, ResultStdout, ResultStderr string
 	ResultCode                                              int32
@@ -185,7 +187,14 @@ func (s *ssmService) Event(kind, key string) {
 	switch kind {
 	case "deliver":
 		s.deliver(parseScopeKey(parts[0]), cmd, iv, key)
+	case "again":
+		s.carryOut(parseScopeKey(parts[0]), cmd, iv, key)
 	case "finish":
+		if m, ok := s.cloud.machine(parseScopeKey(parts[0]), iv.InstanceID); !ok || m.State != "running" {
+			// Nobody is there any more to say how it went.
+			iv.Status, iv.Details, iv.Ended = "TimedOut", "ExecutionTimedOut", s.cloud.World.Now()
+			return
+		}
 		iv.Status, iv.Details, iv.Code = iv.ResultStatus, iv.ResultDetails, iv.ResultCode
 		iv.Stdout, iv.Stderr, iv.Ended = iv.ResultStdout, iv.ResultStderr, s.cloud.World.Now()
 	case "expire":

@@ -40,7 +40,7 @@ func newSTS(c *Cloud) *stsService {
 		ops: overQuery(map[string]typedOp{
 			"GetCallerIdentity": op(s.getCallerIdentity), "AssumeRole": op(s.assumeRole), "GetSessionToken": op(s.getSessionToken),
 			"GetFederationToken": op(s.getFederationToken), "GetAccessKeyInfo": op(s.getAccessKeyInfo),
-		}, false),
+		}),
 		encode: encodeQuery(queryXML),
 	})
 	return s

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,18 +56,19 @@ func op[I, O any](f func(*reqCtx, *I) (*O, error)) typedOp {
 	}
 }
 
-// overQuery makes operations of the query protocol from typed ones. With resultAlways, an operation without output
-// answers an empty result element nevertheless, as Elastic Load Balancing does.
-func overQuery(ops map[string]typedOp, resultAlways bool) map[string]operation {
+// overQuery makes operations of the query protocol from typed ones. Operations whose output has no members mostly answer
+// no result element at all; those in hollow, and all if "*" is in it, answer an empty one, and the SDK insists on it.
+func overQuery(ops map[string]typedOp, hollow ...string) map[string]operation {
 	out := make(map[string]operation, len(ops))
 	for name, o := range ops {
+		always := slices.Contains(hollow, name) || slices.Contains(hollow, "*")
 		out[name] = func(r *request) (any, error) {
 			in := o.input()
 			if err := decodeQuery(r.Form, in); err != nil {
 				return nil, malformedInput(err)
 			}
 			answer, err := o.run(r.ctx(), in)
-			if err == nil && answer == nil && resultAlways {
+			if err == nil && answer == nil && always {
 				answer = &struct{}{}
 			}
 			return answer, err
