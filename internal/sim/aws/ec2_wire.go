@@ -73,13 +73,18 @@ func encodeEC2Value(b *bytes.Buffer, name string, v reflect.Value) {
 			encodeEC2Value(b, name, v.Elem())
 		}
 	case reflect.Slice:
+		// "groupSet>groupId": a few lists name their members otherwise than item.
+		name, member, named := strings.Cut(name, ">")
+		if !named {
+			member = "item"
+		}
 		if v.Len() == 0 {
 			b.WriteString("<" + name + "/>")
 			return
 		}
 		b.WriteString("<" + name + ">")
 		for i := range v.Len() {
-			encodeEC2Value(b, "item", v.Index(i))
+			encodeEC2Value(b, member, v.Index(i))
 		}
 		b.WriteString("</" + name + ">")
 	case reflect.Struct:
