@@ -20,7 +20,7 @@ type message struct{ id, event, data string }
 // when the server ends the stream.
 func (r *rig) follow(ctx context.Context, id string, header ...string) <-chan message {
 	r.t.Helper()
-	req, err := http.NewRequestWithContext(ctx, "GET", r.server.URL+"/provisioning-jobs/"+id+"/events", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.server.URL+"/provisioning-jobs/"+id+"/events", nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func (r *rig) follow(ctx context.Context, id string, header ...string) <-chan me
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if ct := resp.Header.Get("Content-Type"); resp.StatusCode != 200 || ct != "text/event-stream" {
+	if ct := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || ct != "text/event-stream" {
 		r.t.Fatalf("%d %s", resp.StatusCode, ct)
 	}
 	out := make(chan message, 100)
@@ -147,8 +147,8 @@ func TestEventStreamsAreBounded(t *testing.T) {
 	}
 	metric := func() string {
 		for line := range strings.Lines(string(r.do("", "GET", "/metrics", "").body)) {
-			if strings.HasPrefix(line, "zopday_event_streams ") {
-				return strings.TrimSpace(strings.TrimPrefix(line, "zopday_event_streams "))
+			if n, ok := strings.CutPrefix(line, "zopday_event_streams "); ok {
+				return strings.TrimSpace(n)
 			}
 		}
 		return ""

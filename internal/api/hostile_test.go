@@ -173,7 +173,7 @@ func TestFailuresTellNothing(t *testing.T) {
 			log := &lockedBuffer{}
 			h := New(Deps{Service: provision.New(provision.Config{}), Access: auth, Log: observe.NewLogger(log, nil, true)})
 			rec := httptest.NewRecorder()
-			req := httptest.NewRequest("GET", "/provisioning-jobs", nil)
+			req := httptest.NewRequest(http.MethodGet, "/provisioning-jobs", nil)
 			req.Header.Set("Authorization", "Bearer x")
 			h.ServeHTTP(rec, req)
 			a := answer{rec.Code, rec.Header(), rec.Body.Bytes()}
@@ -249,7 +249,7 @@ func TestSlowBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != 400 {
+	if resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("status %d", resp.StatusCode)
 	}
 	s := Server("", nil)

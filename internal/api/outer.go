@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -159,9 +160,7 @@ func (s *server) unrouted(w http.ResponseWriter, r *http.Request) {
 func (s *server) answer(w http.ResponseWriter, r *http.Request, p *Problem) {
 	about, _ := r.Context().Value(pathKey{}).(string)
 	p.RequestID, p.Instance = provision.RequestID(r.Context()), about
-	for k, vs := range p.header {
-		w.Header()[k] = vs
-	}
+	maps.Copy(w.Header(), p.header)
 	w.Header().Set("Content-Type", p.ContentType(""))
 	w.WriteHeader(p.Status)
 	_ = encode(w, p) // the caller has gone: nobody is left to tell

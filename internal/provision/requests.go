@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -151,10 +152,7 @@ func mergeValue(base, change any) any {
 	if !ok {
 		b = map[string]any{}
 	}
-	out := map[string]any{}
-	for k, v := range b {
-		out[k] = v
-	}
+	out := maps.Clone(b)
 	for k, v := range c {
 		if v == nil {
 			delete(out, k)

@@ -30,7 +30,7 @@ func TestDecodeTakesWhatIsRight(t *testing.T) {
 func TestDecodeSaysHowToPutItRight(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
-		`{"nmae":"a"}`:            "nmae: is not a field here; use name, or leave it out",
+		`{"nam":"a"}`:             "nam: is not a field here; use name, or leave it out",
 		`{"somethingElse":1}`:     "somethingElse: is not a field here; leave it out; the fields here are cloudAccountId, config, kind, labels, mode, name, provider, region, resourceType, submit",
 		`{"status":"queued"}`:     "status: is set by the server; leave it out",
 		`{"submit":"yes"}`:        "submit: is a string; give true or false",
