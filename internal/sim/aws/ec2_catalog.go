@@ -17,7 +17,11 @@ func zonesOf(region string) []zone {
 	r := regions[region]
 	var out []zone
 	for i, letter := range r.zones {
-		out = append(out, zone{region + string(letter), fmt.Sprintf("%s-az%d", r.zonePrefix, i+1)})
+		n := i + 1
+		if region == "us-east-1" { // which zone a letter means differs by account; this is a common case
+			n = []int{6, 1, 2, 4, 3, 5}[i]
+		}
+		out = append(out, zone{region + string(letter), fmt.Sprintf("%s-az%d", r.zonePrefix, n)})
 	}
 	return out
 }

@@ -24,6 +24,7 @@ type association struct {
 	IPOwnerID     string `ec2:"ipOwnerId"`
 	AllocationID  string `ec2:"allocationId,omitempty"`
 	AssociationID string `ec2:"associationId,omitempty"`
+	NatEnabled    bool   `ec2:"natEnabled,omitempty"`
 }
 
 type groupRef struct {

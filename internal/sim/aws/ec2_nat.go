@@ -268,7 +268,7 @@ func (e *EC2) bind(a *Address, i *NetworkInterface) {
 	if i.Attachment != nil {
 		a.InstanceID = i.Attachment.InstanceID
 	}
-	i.Association = &association{PublicIP: a.PublicIP, IPOwnerID: a.OwnerID, AllocationID: a.AllocationID, AssociationID: a.AssociationID}
+	i.Association = &association{PublicIP: a.PublicIP, IPOwnerID: a.OwnerID, AllocationID: a.AllocationID, AssociationID: a.AssociationID, NatEnabled: true}
 }
 
 func (sc *ec2Scope) unbind(a *Address) {

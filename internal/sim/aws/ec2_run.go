@@ -296,7 +296,6 @@ func (e *EC2) newInstance(sc *ec2Scope, p *plan, req launchRequest, reservationI
 		Virtualization: "hvm", ClientToken: req.token, Hypervisor: "xen", EbsOptimized: d.EbsOptimized != nil && *d.EbsOptimized, Ena: true, BootMode: p.image.BootMode,
 		CurrentBoot: "uefi", Platform: p.image.Platform, Usage: p.image.Usage, PrivateDNS: p.subnet.PrivateDNS, ReservationID: reservationID, RequesterID: req.requester,
 		UserData: d.UserData, ShutdownBehavior: textOr(d.ShutdownBehavior, "stop"), meta: e.fresh(mergeTags(req.tags, d.tagsOf("instance")))}
-	i.StateReason = nil
 	i.LaunchTime = i.Created.Truncate(time.Second)
 	i.UsageTime = i.LaunchTime
 	i.Placement = instancePlacement{Zone: p.subnet.Zone, ZoneID: p.subnet.ZoneID, Tenancy: "default"}
