@@ -57,6 +57,11 @@ type server struct {
 
 // New builds the handler of the whole interface.
 func New(d Deps) http.Handler {
+	s := build(d)
+	return s.outer(s.mux)
+}
+
+func build(d Deps) *server {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
 	}
@@ -92,7 +97,7 @@ func New(d Deps) http.Handler {
 		RejectUnknownQueryParameters: true,
 	})
 	s.routes()
-	return s.outer(s.mux)
+	return s
 }
 
 func (s *server) routes() {

@@ -50,6 +50,7 @@ type rig struct {
 	ledger  *ledger.Ledger
 	service *provision.Service
 	server  *httptest.Server
+	api     *server
 	log     *lockedBuffer
 	stop    chan struct{}
 }
@@ -88,7 +89,7 @@ func newRigOn(t *testing.T, dsn string) *rig {
 	r.service = provision.New(provision.Config{Ledger: r.ledger, Log: observe.NewLogger(r.log, slog.LevelDebug, true)})
 	metrics := observe.NewMetrics()
 	metrics.WatchLedger(r.ledger)
-	h := New(Deps{
+	r.api = build(Deps{
 		Service: r.service,
 		Access: people{
 			adminToken:  {OrgID: "org1", Actor: "ana", Roles: []string{access.Admin}},
@@ -102,8 +103,7 @@ func newRigOn(t *testing.T, dsn string) *rig {
 		Version: Version{Version: "v0.0.0-test", Commit: "abc"},
 		Stop:    r.stop, Poll: 20 * time.Millisecond,
 	})
-	r.server = httptest.NewUnstartedServer(h)
-	r.server.Start()
+	r.server = httptest.NewServer(r.api.outer(r.api.mux))
 	t.Cleanup(r.server.Close)
 	return r
 }

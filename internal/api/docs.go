@@ -71,6 +71,10 @@ func (s *server) completeDocument() {
 	doc := s.api.OpenAPI()
 	schemas := doc.Components.Schemas
 	spec := schemas.Schema(reflect.TypeFor[job.VMSpec](), true, "VMSpec")
+	if vm := schemas.Map()["VMSpec"]; vm != nil {
+		vm.Required = nil // everything has a default
+		vm.PrecomputeMessages()
+	}
 	for _, name := range []string{"ConfigRequest", "Config"} {
 		if c := schemas.Map()[name]; c != nil && c.Properties["spec"] != nil {
 			c.Properties["spec"] = &huma.Schema{Ref: spec.Ref, Description: "What is asked for, by resource type; here that of vm"}
