@@ -158,7 +158,11 @@ func (p *Provider) instance(r *pipeline.Run, key string, at launch) pipeline.Res
 				return pipeline.Seen{ID: aws.ToString(i.InstanceId), Owner: r.Job.ID, Status: pipeline.Pending}, nil
 			}
 		}
-		i, err := p.runInstance(ctx, infra, at.subnet, token, marks)
+		in, err := launchInput(r.Job, at.subnet, token, marks)
+		if err != nil {
+			return pipeline.Seen{}, err
+		}
+		i, err := p.runInstance(ctx, in)
 		if err != nil {
 			return pipeline.Seen{}, err
 		}
@@ -192,10 +196,30 @@ func (p *Provider) launchedBefore(ctx context.Context, key string) (ec2types.Ins
 	return ec2types.Instance{}, false
 }
 
-func (p *Provider) runInstance(ctx context.Context, infra job.InfraConfig, subnet, token string, marks map[string]string) (ec2types.Instance, error) {
-	out, err := p.ec2.RunInstances(ctx, &ec2.RunInstancesInput{
+// launchInput is one launch. Image, type, disk, profile and metadata options are
+// the template's, and are said again: "parameters that you specify in
+// RunInstances override the same parameters in the launch template", so that
+// no other version of the template, and no cloud that reads only the request,
+// gives a VM less protection than the job promises.
+func launchInput(j *job.Job, subnet, token string, marks map[string]string) (*ec2.RunInstancesInput, error) {
+	infra := j.Config.InfraConfig
+	spec, err := j.VMSpec()
+	if err != nil {
+		return nil, err
+	}
+	data, err := templateData(j, spec)
+	if err != nil {
+		return nil, err
+	}
+	in := &ec2.RunInstancesInput{
 		ClientToken: aws.String(token), MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
 		LaunchTemplate: &ec2types.LaunchTemplateSpecification{LaunchTemplateId: aws.String(infra.LaunchTemplateID), Version: aws.String(templateVersion)},
+		ImageId:        data.ImageId, InstanceType: data.InstanceType, EbsOptimized: data.EbsOptimized,
+		MetadataOptions: &ec2types.InstanceMetadataOptionsRequest{
+			HttpEndpoint:            ec2types.InstanceMetadataEndpointState(data.MetadataOptions.HttpEndpoint),
+			HttpTokens:              ec2types.HttpTokensState(data.MetadataOptions.HttpTokens),
+			HttpPutResponseHopLimit: data.MetadataOptions.HttpPutResponseHopLimit,
+		},
 		// The template's interface without a subnet is overridden by one with:
 		// EC2 takes no subnet on the instance when the template has an interface.
 		NetworkInterfaces: []ec2types.InstanceNetworkInterfaceSpecification{{
@@ -203,7 +227,20 @@ func (p *Provider) runInstance(ctx context.Context, infra job.InfraConfig, subne
 			AssociatePublicIpAddress: aws.Bool(false), DeleteOnTermination: aws.Bool(true),
 		}},
 		TagSpecifications: ec2Specs(marks, ec2types.ResourceTypeInstance, ec2types.ResourceTypeVolume),
-	})
+	}
+	if profile := data.IamInstanceProfile; profile != nil {
+		in.IamInstanceProfile = &ec2types.IamInstanceProfileSpecification{Name: profile.Name}
+	}
+	for _, b := range data.BlockDeviceMappings {
+		in.BlockDeviceMappings = append(in.BlockDeviceMappings, ec2types.BlockDeviceMapping{DeviceName: b.DeviceName, Ebs: &ec2types.EbsBlockDevice{
+			VolumeType: b.Ebs.VolumeType, VolumeSize: b.Ebs.VolumeSize, Encrypted: b.Ebs.Encrypted, DeleteOnTermination: b.Ebs.DeleteOnTermination,
+		}})
+	}
+	return in, nil
+}
+
+func (p *Provider) runInstance(ctx context.Context, in *ec2.RunInstancesInput) (ec2types.Instance, error) {
+	out, err := p.ec2.RunInstances(ctx, in)
 	if err != nil {
 		return ec2types.Instance{}, err
 	}
@@ -255,22 +292,11 @@ func instanceSeen(r *pipeline.Run, i ec2types.Instance, leaving bool) pipeline.S
 // instanceAspects is what a verify compares on a running VM. All of it was
 // given by the template, and none of it is changed in place.
 func instanceAspects(r *pipeline.Run, i ec2types.Instance) []pipeline.Aspect {
-	if r.Mode != pipeline.Verify {
+	if r.Mode != pipeline.Verify || i.InstanceType == "" {
 		return nil
 	}
-	public := "none"
-	if ip := aws.ToString(i.PublicIpAddress); ip != "" {
-		public = ip
-	}
-	out := []pipeline.Aspect{
-		{Name: "instance type", Wanted: r.Job.Config.InfraConfig.InstanceType, Seen: string(i.InstanceType)},
-		{Name: "public address", Wanted: "none", Seen: public},
-	}
-	if m := i.MetadataOptions; m != nil && m.HttpTokens != "" {
-		out = append(out, pipeline.Aspect{Name: "instance metadata", Wanted: metadataText("required", 1),
-			Seen: metadataText(string(m.HttpTokens), aws.ToInt32(m.HttpPutResponseHopLimit))})
-	}
-	return out
+	// Metadata options and public addresses are compared by the controls.
+	return []pipeline.Aspect{{Name: "instance type", Wanted: r.Job.Config.InfraConfig.InstanceType, Seen: string(i.InstanceType)}}
 }
 
 // endReason is the cloud's own reason for a state, never an empty one.

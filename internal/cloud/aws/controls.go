@@ -38,7 +38,7 @@ func (p *Provider) Controls(ctx context.Context, r *pipeline.Run) ([]job.Control
 	} {
 		err := plain(part.read(ctx))
 		switch {
-		case pipeline.Is(err, pipeline.Invalid, pipeline.Denied, pipeline.NotFound):
+		case pipeline.Is(err, pipeline.Invalid, pipeline.Denied, pipeline.NotFound), unreadable(r, part.about, err):
 			r.Note("the controls of %s were not read: %v", part.about, err)
 		case err != nil:
 			return nil, fmt.Errorf("read back %s: %w", part.about, err)
@@ -46,6 +46,19 @@ func (p *Provider) Controls(ctx context.Context, r *pipeline.Run) ([]job.Control
 	}
 	slices.SortStableFunc(c.rows, func(a, b job.Control) int { return strings.Compare(a.ID, b.ID) })
 	return c.rows, nil
+}
+
+// unreadable reports whether a read has failed for no reason that is known, for
+// the third time where the job can wait: the report is worth a try again, and
+// not worth holding up a job whose objects are all there.
+func unreadable(r *pipeline.Run, about string, err error) bool {
+	if !pipeline.Is(err, pipeline.Unavailable, pipeline.Unknown) {
+		return false
+	}
+	key := "unread controls of " + about
+	n, _ := r.Recall(key).(int)
+	r.Remember(key, n+1)
+	return r.Mode == pipeline.Verify || n >= 2
 }
 
 // controls is the report as it is put together.
@@ -108,7 +121,7 @@ func (c *controls) template(ctx context.Context) error {
 	c.same("VMA-05", "template gives a public address", "no", public, "EC2.25")
 	var tagged []string
 	for _, s := range data.TagSpecifications {
-		if owner, _ := ec2Mark(s.Tags); owner == c.r.Job.ID {
+		if owner, _ := ec2Mark(s.Tags); owner == c.r.Job.ID && (s.ResourceType == ec2types.ResourceTypeInstance || s.ResourceType == ec2types.ResourceTypeVolume) {
 			tagged = append(tagged, string(s.ResourceType))
 		}
 	}

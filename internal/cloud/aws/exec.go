@@ -185,8 +185,9 @@ func (p *Provider) ask(ctx context.Context, r *pipeline.Run, idle []string, out 
 		return nil, nil
 	}
 	if len(there) == 0 {
-		// A list that shows nobody is not believed for ever.
-		if waited(r, "agents") < agentDoubt {
+		// A list that shows nobody is not believed for ever, and one that the
+		// cloud does not have says nothing at all.
+		if listed && waited(r, "agents") < agentDoubt {
 			return nil, nil
 		}
 		noLonger(r, "agents")

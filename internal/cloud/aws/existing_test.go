@@ -92,6 +92,9 @@ func TestExistingNetwork(t *testing.T) {
 	if got := g.checks(pipeline.Apply); has(got, cloud.CheckFails, "") {
 		t.Fatalf("got\n%s", show(got))
 	}
+	if z := g.job.Config.InfraConfig.Zones; z != nil {
+		t.Errorf("the check chose zones %v in a network that has its own", z)
+	}
 	before := g.world.Snapshot()
 	since := g.mark()
 	g.up()

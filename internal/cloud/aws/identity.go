@@ -51,7 +51,8 @@ func (p *Provider) EnsureIdentity(ctx context.Context, r *pipeline.Run) error {
 	if _, err := r.Ensure(ctx, profile); err != nil {
 		return err
 	}
-	ic.RoleName, ic.InstanceProfileName = role.Name, profile.Name
+	learn(r, &ic.RoleName, role.Name)
+	learn(r, &ic.InstanceProfileName, profile.Name)
 	if err := confirm(ctx, r, role, profile); err != nil {
 		return err
 	}

@@ -45,8 +45,9 @@ func (p *Provider) makeNetwork(ctx context.Context, r *pipeline.Run) error {
 	}
 	nats := natPlan(plan, spec.Network.NAT)
 	addresses := make([]string, len(nats))
-	parts := []func(context.Context) error{func(ctx context.Context) (err error) {
-		ic.NetworkID, err = r.Ensure(ctx, p.vpc(r, spec.Network.CIDR, false))
+	parts := []func(context.Context) error{func(ctx context.Context) error {
+		id, err := r.Ensure(ctx, p.vpc(r, spec.Network.CIDR, false))
+		learn(r, &ic.NetworkID, id)
 		return err
 	}}
 	for i, z := range nats {
@@ -58,7 +59,7 @@ func (p *Provider) makeNetwork(ctx context.Context, r *pipeline.Run) error {
 	if err := pipeline.All(ctx, parts...); err != nil {
 		return err
 	}
-	ic.NetworkCIDR = spec.Network.CIDR
+	learn(r, &ic.NetworkCIDR, spec.Network.CIDR)
 	gateway, err := p.makeSubnets(ctx, r, plan)
 	if err != nil {
 		return err
@@ -102,7 +103,8 @@ func (p *Provider) makeSubnets(ctx context.Context, r *pipeline.Run, plan []subn
 	if err := pipeline.All(ctx, parts...); err != nil {
 		return "", err
 	}
-	ic.PublicSubnetIDs, ic.PrivateSubnetIDs = public, private
+	learnAll(r, &ic.PublicSubnetIDs, public)
+	learnAll(r, &ic.PrivateSubnetIDs, private)
 	return gateway, nil
 }
 
@@ -117,14 +119,14 @@ func (p *Provider) makeRoutes(ctx context.Context, r *pipeline.Run, plan, nats [
 	}}
 	for i, z := range nats {
 		parts = append(parts, func(ctx context.Context) (err error) {
-			ids[i], err = r.Ensure(ctx, p.natGateway(r, "nat-"+z.Key, ic.PublicSubnetIDs[i], addresses[i]))
+			ids[i], err = p.ensureNAT(ctx, r, p.natGateway(r, "nat-"+z.Key, ic.PublicSubnetIDs[i], addresses[i]))
 			return err
 		})
 	}
 	if err := pipeline.All(ctx, parts...); err != nil {
 		return nil, err
 	}
-	ic.NATGatewayIDs = ids
+	learnAll(r, &ic.NATGatewayIDs, ids)
 
 	tables := []pipeline.Resource{public}
 	parts = nil
@@ -141,6 +143,40 @@ func (p *Provider) makeRoutes(ctx context.Context, r *pipeline.Run, plan, nats [
 		})
 	}
 	return tables, pipeline.All(ctx, parts...)
+}
+
+// learnAll records what a step made, each in its place; a verify keeps what was
+// recorded unless nothing is.
+func learnAll(r *pipeline.Run, field *[]string, values []string) {
+	if r.Mode != pipeline.Verify || len(*field) != len(values) {
+		*field = values
+	}
+}
+
+// ensureNAT makes a NAT gateway. One that came up failed stays, with its reason,
+// while the worker that made it looks on: the job fails and a person reads why.
+// Whoever begins afresh after that, and finds it failed, replaces it: a NAT
+// gateway never recovers.
+func (p *Provider) ensureNAT(ctx context.Context, r *pipeline.Run, x pipeline.Resource) (string, error) {
+	seenKey := func(id string) string { return "looked at " + id }
+	rec, ok := r.Object(x.Kind, x.Key)
+	if r.Mode == pipeline.Apply && ok && rec.State == job.ObjectCreated {
+		broken := rec.Reason != "" // a replacement that was not finished
+		if !broken && r.Recall(seenKey(rec.ID)) == nil {
+			s, err := x.Get(ctx, rec.ID)
+			broken = err == nil && s.Status == pipeline.Broken
+		}
+		if broken {
+			if err := r.Remove(ctx, x); err != nil {
+				return "", err
+			}
+		}
+	}
+	id, err := r.Ensure(ctx, x)
+	if rec, ok := r.Object(x.Kind, x.Key); ok && rec.State == job.ObjectCreated {
+		r.Remember(seenKey(rec.ID), true)
+	}
+	return id, err
 }
 
 // readEgress records the addresses that the VMs are seen with on the internet.

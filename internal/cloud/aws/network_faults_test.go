@@ -91,8 +91,22 @@ func TestFailedNATGateway(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	g.hit()
+
+	// It is kept until somebody retries, and then replaced.
+	failed := g.objects[kindNATGateway+"/nat-a"].ID
+	if _, changes := g.calls(0); changes["DeleteNatGateway"] > 0 {
+		t.Error("the failed gateway was deleted without being asked")
+	}
+	g.another()
+	g.up()
+	if now := g.objects[kindNATGateway+"/nat-a"].ID; now == failed {
+		t.Error("the failed gateway was not replaced")
+	}
 	g.down()
 	g.equal(before)
+	if left, err := g.p.Scan(t.Context(), g.job.ID); err != nil || len(left) > 0 {
+		t.Errorf("a scan finds %v, %v", left, err)
+	}
 }
 
 // A quota in the middle is named, and what was made until then goes again (G1).

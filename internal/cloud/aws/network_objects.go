@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/zopday/provisioner/internal/cloud/lookup"
+	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
@@ -296,6 +298,12 @@ func (p *Provider) natGateway(r *pipeline.Run, key, subnetID, allocationID strin
 		case ec2types.NatGatewayStateFailed:
 			s.Status = pipeline.Broken
 			s.Reason = strings.Trim(aws.ToString(x.FailureCode)+": "+aws.ToString(x.FailureMessage), ": ")
+			// A failed gateway holds nothing, and stays listed as failed for about
+			// an hour, deleted or not ("Troubleshoot NAT gateways").
+			rec, _ := r.Object(kindNATGateway, key)
+			if rec.ID == aws.ToString(x.NatGatewayId) && (rec.Reason != "" || rec.State == job.ObjectRemoved) {
+				s.Status = pipeline.Gone
+			}
 		case ec2types.NatGatewayStateDeleted:
 			s.Status = pipeline.Gone
 		default:
@@ -309,6 +317,14 @@ func (p *Provider) natGateway(r *pipeline.Run, key, subnetID, allocationID strin
 	x := o.resource()
 	x.Args = []string{subnetID, allocationID}
 	x.Slow = true
+	find := x.Find
+	x.Find = func(ctx context.Context) ([]pipeline.Seen, error) {
+		all, err := find(ctx)
+		if len(all) > 1 { // one that failed before, and the one that replaced it
+			all = slices.DeleteFunc(all, func(s pipeline.Seen) bool { return s.Status == pipeline.Broken })
+		}
+		return all, err
+	}
 	x.Create = func(ctx context.Context, token string) (pipeline.Seen, error) {
 		out, err := p.ec2.CreateNatGateway(ctx, &ec2.CreateNatGatewayInput{
 			SubnetId: aws.String(subnetID), AllocationId: aws.String(allocationID), ClientToken: aws.String(token),

@@ -34,7 +34,8 @@ func (p *Provider) Scan(ctx context.Context, owner string) ([]cloud.Leftover, er
 		sweep(s, p.subnets(), func(x ec2types.Subnet) (string, bool) { return tagValue(x.Tags, "Name"), true }),
 		sweep(s, p.internetGateways(), func(x ec2types.InternetGateway) (string, bool) { return tagValue(x.Tags, "Name"), true }),
 		sweep(s, p.natGateways(), func(x ec2types.NatGateway) (string, bool) {
-			return tagValue(x.Tags, "Name"), x.State != ec2types.NatGatewayStateDeleted && x.State != ec2types.NatGatewayStateDeleting
+			// One that failed holds nothing, and is listed for an hour whatever is done.
+			return tagValue(x.Tags, "Name"), x.State == ec2types.NatGatewayStateAvailable || x.State == ec2types.NatGatewayStatePending
 		}),
 		sweep(s, p.addresses(), func(x ec2types.Address) (string, bool) { return tagValue(x.Tags, "Name"), true }),
 		sweep(s, p.routeTables(), func(x ec2types.RouteTable) (string, bool) { return tagValue(x.Tags, "Name"), true }),

@@ -24,6 +24,8 @@ type checker struct {
 
 	size typeSize // of the instance type, once it is known
 	arch string
+
+	existingZones []string // of the private subnets that the job names
 }
 
 // Check asks AWS everything that the job's later steps depend on.

@@ -91,7 +91,7 @@ func (c *checker) zonesNeeded() int {
 	case c.zonesKept():
 		return len(c.ic.Zones)
 	}
-	return 1 // the named subnets are checked by themselves
+	return max(len(c.existingZones), 1)
 }
 
 // settle records zones and type. In a network that exists the zones are those
@@ -132,6 +132,18 @@ func (c *checker) usableZones(ctx context.Context) (zones []string, bad []cloud.
 	}
 	if c.zonesKept() {
 		return c.ic.Zones, nil, nil
+	}
+	if c.r.Job.Mode == job.ModeCreateInExisting {
+		// Where the VMs go is the user's choice, and so are the zones. What is
+		// wrong with the choice is said by the check of the network.
+		net, err := c.existing(ctx, *c.spec.Existing)
+		if err == nil {
+			if in, _, _ := net.spread(); len(in) > 0 {
+				c.existingZones = in
+				return in, nil, nil
+			}
+		}
+		return zones, nil, nil
 	}
 	if need := c.zonesNeeded(); len(zones) < need {
 		return nil, []cloud.Check{fails("zones", "config.spec.network.zones", fmt.Sprintf("%s has %d zones that this account can use (%s), and the job wants %d", c.region, len(zones), strings.Join(zones, ", "), need), "Ask for fewer zones, or another region.")}, nil
