@@ -186,7 +186,7 @@ func (a *app) demo(ctx context.Context, d document, so SimOptions) (t tally, err
 // server of its own beside it.
 func (a *app) raise(ctx context.Context, d *document, so SimOptions) (*stage, func() error, error) {
 	so.Control, so.AWS = "127.0.0.1:0", "127.0.0.1:0"
-	s, err := a.back.Simulate(ctx, so)
+	s, err := a.simulate(ctx, so)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -221,7 +221,7 @@ func (a *app) raise(ctx context.Context, d *document, so SimOptions) (*stage, fu
 	if a.cfg.Verbose.yes() {
 		level, log = "debug", a.stderr
 	}
-	srv, err := a.back.Serve(ctx, ServeOptions{
+	srv, err := a.start(ctx, ServeOptions{
 		Listen: "127.0.0.1:0", DB: filepath.Join(dir, "zopday.db"), DeadAfter: 10 * time.Second, Workers: 4,
 		TimeScale: so.TimeScale, LogLevel: level, Log: log, Token: token, Cloud: &e,
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -82,7 +83,7 @@ func (a *app) createAll(ctx context.Context, c *client.Client, docs []document, 
 		}
 		made, answers = append(made, j), append(answers, resp)
 		if !wait {
-			if err := a.printMade(resp, &j); err != nil {
+			if err := a.printMade(ctx, c, resp, &j); err != nil {
 				return err
 			}
 			continue
@@ -102,7 +103,7 @@ func (a *app) createAll(ctx context.Context, c *client.Client, docs []document, 
 
 // printMade is the result of a create: the ID, and on the side where to look
 // and what to type next.
-func (a *app) printMade(resp *client.Response, j *client.Job) error {
+func (a *app) printMade(ctx context.Context, c *client.Client, resp *client.Response, j *client.Job) error {
 	if err := a.print(resp, func(w io.Writer) {
 		if a.cfg.Quiet.yes() {
 			fmt.Fprintln(w, j.ID)
@@ -112,13 +113,26 @@ func (a *app) printMade(resp *client.Response, j *client.Job) error {
 	}); err != nil {
 		return err
 	}
-	a.say("Page    %s/zopday/jobs/%s", strings.TrimRight(a.cfg.Server.Value, "/"), j.ID)
+	if !a.cfg.Quiet.yes() {
+		a.say("Page    %s", a.page(ctx, c, j.ID))
+	}
 	if j.Status == job.Draft {
 		a.say("Submit  %s", a.again("jobs", "submit", j.ID))
 	} else {
 		a.say("Watch   %s", a.again("jobs", "watch", j.ID))
 	}
 	return nil
+}
+
+// page is where a browser shows a job: its page, or on a server without pages
+// the job itself.
+func (a *app) page(ctx context.Context, c *client.Client, id string) string {
+	rctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if c.HasPages(rctx) {
+		return c.Server() + "/zopday/jobs/" + id
+	}
+	return c.Server() + "/provisioning-jobs/" + id
 }
 
 // waitAndPrint follows a job and prints what became of it: the API's body of
@@ -188,7 +202,7 @@ func (a *app) act(ctx context.Context, c *client.Client, j client.Job, wait bool
 		a.warn("%s", clean(w))
 	}
 	if !wait {
-		return a.printMade(resp, &now)
+		return a.printMade(ctx, c, resp, &now)
 	}
 	return a.waitAndPrint(ctx, c, now, since, resp)
 }

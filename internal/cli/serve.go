@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,7 +64,7 @@ func serveFlags(cmd *cobra.Command, o *ServeOptions) {
 	cmd.Flags().DurationVar(&o.DeadAfter, "worker-dead-after", 10*time.Second, "silence after which a worker's jobs are taken over")
 	cmd.Flags().IntVar(&o.Workers, "workers", 16, "jobs carried out side by side; 0 runs the API alone")
 	cmd.Flags().StringVar(&o.LogLevel, "log-level", "info", "debug, info, warn or error")
-	completeFixed(cmd, "log-level", "debug", "info", "warn", "error")
+	completeFixed(cmd, "log-level", logLevels...)
 }
 
 // flagsFromEnv gives flags that were not on the command line the value of
@@ -89,15 +92,51 @@ func checkServe(o ServeOptions) error {
 		return usagef("--worker-dead-after is %s; use 1s or more", o.DeadAfter)
 	case o.TimeScale <= 0:
 		return usagef("--time-scale is %v; use a number above 0", o.TimeScale)
+	case !slices.Contains(logLevels, o.LogLevel):
+		return &usageError{msg: fmt.Sprintf("--log-level %q is not known", o.LogLevel), hint: "use " + strings.Join(logLevels, ", ")}
 	}
 	return nil
+}
+
+var logLevels = []string{"debug", "info", "warn", "error"}
+
+// A cannotStart is a server or a simulation that did not come up.
+type cannotStart struct{ err error }
+
+func (e *cannotStart) Error() string { return e.err.Error() }
+func (e *cannotStart) Unwrap() error { return e.err }
+
+func (e *cannotStart) layout(*app) failure {
+	f := failure{what: clean(e.Error())}
+	if errors.Is(e.err, syscall.EADDRINUSE) {
+		f.rows = append(f.rows, row{"Do", "something listens there already; name another address, or port 0 for any free one"})
+	}
+	return f
+}
+
+// start starts a server.
+func (a *app) start(ctx context.Context, o ServeOptions) (Server, error) {
+	srv, err := a.back.Serve(ctx, o)
+	if err != nil {
+		return nil, &cannotStart{err}
+	}
+	return srv, nil
+}
+
+// simulate starts the simulated clouds.
+func (a *app) simulate(ctx context.Context, o SimOptions) (Simulation, error) {
+	s, err := a.back.Simulate(ctx, o)
+	if err != nil {
+		return nil, &cannotStart{err}
+	}
+	return s, nil
 }
 
 func (a *app) serve(ctx context.Context, o ServeOptions) error {
 	if err := checkServe(o); err != nil {
 		return err
 	}
-	srv, err := a.back.Serve(ctx, o)
+	srv, err := a.start(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -152,7 +191,7 @@ docs/simulation.md describes the control API.`,
 			if o.TimeScale <= 0 {
 				return usagef("--time-scale is %v; use a number above 0", o.TimeScale)
 			}
-			s, err := a.back.Simulate(cmd.Context(), o)
+			s, err := a.simulate(cmd.Context(), o)
 			if err != nil {
 				return err
 			}
@@ -251,14 +290,14 @@ func (a *app) sandbox(ctx context.Context, so SimOptions, o ServeOptions) error 
 	if err := checkServe(o); err != nil {
 		return err
 	}
-	s, err := a.back.Simulate(ctx, so)
+	s, err := a.simulate(ctx, so)
 	if err != nil {
 		return err
 	}
 	defer s.Close(context.WithoutCancel(ctx))
 	e := s.AWS()
 	o.Cloud = &e
-	srv, err := a.back.Serve(ctx, o)
+	srv, err := a.start(ctx, o)
 	if err != nil {
 		return err
 	}
