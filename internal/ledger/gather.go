@@ -25,11 +25,15 @@ const insistFor = 8 * time.Second
 // it have nothing to do with that row.
 const slowAfter = 50 * time.Millisecond
 
+// crowd is how many writes leave without waiting for the transaction in flight: a
+// group of that size has about all that there is to gain from going together.
+const crowd = 16
+
 // A gatherer commits in groups. A write that comes while no transaction is in
 // flight leaves at once; what arrives in the meantime leaves together as soon as
-// that one is done, or when it makes a full group, or when the one in flight is
-// slow. So a lone write waits for nobody, and under load the number of commits
-// is set by the disk, not by the number of writers.
+// that one is done, or when it is a crowd, or when the one in flight is slow. So
+// a lone write waits for nobody, and under load the number of commits is set by
+// the disk, not by the number of writers.
 type gatherer struct {
 	max, batch int
 	flush      func(ctx context.Context, ws []*write) // sets err of each
@@ -74,7 +78,7 @@ func (g *gatherer) submit(ctx context.Context, w *write) error {
 
 // start sends off as many groups as may fly. It is called with the lock held.
 func (g *gatherer) start() {
-	for g.total < g.max && (g.swift == 0 || len(g.queue) >= g.batch) {
+	for g.total < g.max && (g.swift == 0 || len(g.queue) >= crowd) {
 		ws := g.take()
 		if len(ws) == 0 {
 			return
