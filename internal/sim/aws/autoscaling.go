@@ -188,7 +188,8 @@ func (s *asgService) createGroup(c *reqCtx, in *autoscaling.CreateAutoScalingGro
 	}
 	g := &ScalingGroup{Name: name, Min: deref(in.MinSize), Max: deref(in.MaxSize), Cooldown: orDefault(in.DefaultCooldown, 300), HealthType: orDefault(in.HealthCheckType, "EC2"),
 		Grace: deref(in.HealthCheckGracePeriod), Warmup: in.DefaultInstanceWarmup, Lifetime: in.MaxInstanceLifetime, Rebalance: in.CapacityRebalance, Created: c.now,
-		Policies: in.TerminationPolicies, Protect: deref(in.NewInstancesProtectedFromScaleIn), Protection: string(in.DeletionProtection)}
+		Policies: in.TerminationPolicies, Protect: deref(in.NewInstancesProtectedFromScaleIn), Protection: string(in.DeletionProtection),
+		Attached: []*ASGTarget{}, Instances: []*ScalingInstance{}, Suspended: []string{}}
 	if len(g.Policies) == 0 {
 		g.Policies = []string{"Default"}
 	}

@@ -51,6 +51,13 @@ func (f *fleet) create(change func(*autoscaling.CreateAutoScalingGroupInput)) er
 	return err
 }
 
+// createNamed makes another group, in one subnet.
+func (f *fleet) createNamed(name, subnet string) error {
+	return f.create(func(in *autoscaling.CreateAutoScalingGroupInput) {
+		in.AutoScalingGroupName, in.VPCZoneIdentifier = &name, &subnet
+	})
+}
+
 func (f *fleet) group(t *testing.T) *types.AutoScalingGroup {
 	t.Helper()
 	out := must(f.asg.DescribeAutoScalingGroups(f.ctx(), &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{"web"}}))(t)

@@ -171,9 +171,10 @@ func (s *elbService) createLoadBalancer(c *reqCtx, in *elb.CreateLoadBalancerInp
 	s.identify(c, b)
 	for i := range b.Zones {
 		z := &b.Zones[i]
-		// The interface carries the name under which people search for what blocks a subnet.
-		z.InterfaceID, z.IP, err = s.cloud.serviceInterface(c.scope(), z.SubnetID, b.Groups, "ELB "+strings.SplitN(b.ARN, "loadbalancer/", 2)[1], b.ARN, b.Type, z.AllocationID)
-		if err != nil {
+		if z.InterfaceID, z.IP, err = s.cloud.serviceInterface(c.scope(), z.SubnetID, b, z.AllocationID); err != nil {
+			for _, made := range b.Zones[:i] {
+				s.cloud.dropServiceInterface(c.scope(), made.InterfaceID)
+			}
 			return nil, err
 		}
 	}
@@ -363,7 +364,7 @@ var elbTagPattern = regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+\-@]*$`)
 
 // checkELBTags merges added tags into those there are, after the rules of ELB ("Tags for your load balancer").
 func checkELBTags(have []Tag, added []types.Tag) ([]Tag, error) {
-	out, seen := slices.Clone(have), map[string]bool{}
+	out, seen := append([]Tag{}, have...), map[string]bool{}
 	for _, t := range added {
 		key, value := deref(t.Key), deref(t.Value)
 		switch {

@@ -188,7 +188,7 @@ func (s *elbService) createTargetGroup(c *reqCtx, in *elb.CreateTargetGroupInput
 		return nil, err
 	}
 	g := &TargetGroup{Name: name, Protocol: string(in.Protocol), Port: *in.Port, VpcID: *in.VpcId, TargetType: orText(string(in.TargetType), "instance"),
-		IPType: orText(string(in.IpAddressType), "ipv4"), Health: health, Created: c.now, Attributes: map[string]string{}, Tags: tags}
+		IPType: orText(string(in.IpAddressType), "ipv4"), Health: health, Created: c.now, Attributes: map[string]string{}, Tags: tags, Targets: []*ELBTarget{}}
 	if g.overHTTP() {
 		g.ProtocolVersion = orDefault(in.ProtocolVersion, "HTTP1")
 	}

@@ -55,6 +55,12 @@ func (s *site) openToLB(t *testing.T) {
 		UserIdGroupPairs: []ec2types.UserIdGroupPair{{GroupId: awssdk.String(s.vars["groupLB"])}}})
 }
 
+// openFrom lets a network reach the machines.
+func (s *site) openFrom(t *testing.T, cidr string) {
+	t.Helper()
+	s.open(t, "groupVM", ec2types.IpPermission{IpProtocol: awssdk.String("tcp"), FromPort: awssdk.Int32(80), ToPort: awssdk.Int32(80), IpRanges: []ec2types.IpRange{{CidrIp: &cidr}}})
+}
+
 const webServer = `#!/bin/bash
 set -euo pipefail
 apt-get update && apt-get install -y docker.io

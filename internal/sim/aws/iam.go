@@ -197,7 +197,7 @@ var iamTagPattern = regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+\-@]*$`)
 // checkIAMTags merges added tags into those there are, after the rules of IAM ("Rules for tagging in IAM and AWS STS").
 func checkIAMTags(have []Tag, added []types.Tag) ([]Tag, error) {
 	seen := map[string]bool{}
-	out := append([]Tag(nil), have...)
+	out := append([]Tag{}, have...)
 	for i, t := range added {
 		key, value := deref(t.Key), deref(t.Value)
 		switch {
@@ -245,14 +245,15 @@ func (s *iamService) propagation(id string) time.Duration {
 	return time.Duration((1 + 1.5*s.w.Fraction("iam", id)) * float64(d))
 }
 
-// profileAtEC2 finds an instance profile by name or ARN as EC2 sees it: not while it is fresh. A role and its policies
+// profileAtEC2 finds an instance profile by name or ARN as EC2 sees it: not while it is fresh, or hidden by a fault from
+// the operation ResolveInstanceProfile of this service. A role and its policies
 // that have not reached EC2 yet are missing from the answer; without them the agent on the instance cannot register.
 func (s *iamService) profileAtEC2(account, ref string) (InstanceProfile, bool) {
 	a := s.state.Accounts[account]
 	if a == nil {
 		return InstanceProfile{}, false
 	}
-	call := &sim.Call{Cloud: "aws", Service: "iam", Operation: "GetInstanceProfile", Account: account}
+	call := &sim.Call{Cloud: "aws", Service: "iam", Operation: "ResolveInstanceProfile", Account: account}
 	for _, p := range a.Profiles {
 		if p.ARN != ref && !strings.EqualFold(p.Name, ref) {
 			continue

@@ -71,11 +71,11 @@ func (s *iamService) createRole(c *reqCtx, in *iam.CreateRoleInput) (*iam.Create
 	r := &IAMRole{
 		Name: *in.RoleName, Path: path, ID: c.uniqueID("AROA"), ARN: c.globalARN("iam", "role"+path+*in.RoleName),
 		Created: c.second(), Trust: *in.AssumeRolePolicyDocument, TrustChanged: c.now, Description: deref(in.Description),
-		MaxSession: session, Boundary: deref(in.PermissionsBoundary), Tags: tags, Inline: map[string]string{},
+		MaxSession: session, Boundary: deref(in.PermissionsBoundary), Tags: tags, Attached: []IAMAttachment{}, Inline: map[string]string{},
 	}
 	a.Roles[key] = r
 	out := r.sdkRole()
-	out.Tags = iamTags(r.Tags)
+	out.Tags, out.PermissionsBoundary = iamTags(r.Tags), boundaryOf(r.Boundary)
 	return &iam.CreateRoleOutput{Role: &out}, nil
 }
 

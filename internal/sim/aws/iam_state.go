@@ -39,8 +39,6 @@ type IAMRole struct {
 	Attached            []IAMAttachment
 	Inline              map[string]string
 	Service             string // the service principal of a service-linked role
-	LastUsed            time.Time
-	LastRegion          string
 }
 
 // IAMAttachment is a managed policy that was attached at a time.
@@ -118,17 +116,19 @@ func (r *IAMRole) listedRole() types.Role {
 // fullRole is what GetRole shows.
 func (r *IAMRole) fullRole() types.Role {
 	out := r.listedRole()
+	// The last use appears within hours only ("Refine permissions using last accessed information", IAM user guide).
 	out.RoleLastUsed = &types.RoleLastUsed{}
-	if !r.LastUsed.IsZero() {
-		out.RoleLastUsed = &types.RoleLastUsed{LastUsedDate: &r.LastUsed, Region: &r.LastRegion}
-	}
 	out.Tags = iamTags(r.Tags)
-	if r.Boundary != "" {
-		out.PermissionsBoundary = &types.AttachedPermissionsBoundary{
-			PermissionsBoundaryArn: &r.Boundary, PermissionsBoundaryType: types.PermissionsBoundaryAttachmentTypePolicy,
-		}
-	}
+	out.PermissionsBoundary = boundaryOf(r.Boundary)
 	return out
+}
+
+// boundaryOf renders a permissions boundary. Its type is "Policy" on the wire, whatever the API model says.
+func boundaryOf(arn string) *types.AttachedPermissionsBoundary {
+	if arn == "" {
+		return nil
+	}
+	return &types.AttachedPermissionsBoundary{PermissionsBoundaryArn: &arn, PermissionsBoundaryType: "Policy"}
 }
 
 func (a *IAMAccount) sdkProfile(p *IAMProfile) types.InstanceProfile {

@@ -15,9 +15,9 @@ type machine struct {
 	Tags                                                            []Tag
 	Launched                                                        time.Time
 	// Agent is the ping status of the Systems Manager agent, empty until it has registered.
-	Agent                     string
-	AgentSince                time.Time
-	Platform, PlatformVersion string
+	Agent      string
+	AgentSince time.Time
+	ImageID    string
 }
 
 func (m machine) agentOnline() bool { return m.Agent == "Online" && m.State == "running" }
@@ -46,15 +46,21 @@ type scriptRun struct {
 
 func (c *Cloud) machineOf(sc *ec2Scope, i *Instance) machine {
 	m := machine{ID: i.InstanceID, Name: i.tag("Name"), Type: i.InstanceType, State: i.Status.Name, AZ: i.Placement.Zone, SubnetID: i.SubnetID, VpcID: i.VpcID,
-		PrivateIP: i.PrivateIP, Hostname: i.PrivateDNSName, Tags: i.Tags, Launched: i.LaunchTime}
+		PrivateIP: i.PrivateIP, Hostname: i.PrivateDNSName, Tags: i.Tags, Launched: i.LaunchTime, ImageID: i.ImageID}
 	m.Agent, m.AgentSince = c.ec2.guestAgent(sc, i)
-	if img := c.ec2.publicImages(sc.Region)[i.ImageID]; img != nil {
-		m.Platform, m.PlatformVersion = "Ubuntu", img.Release
-		if img.Distro == "al2023" {
-			m.Platform = "Amazon Linux"
-		}
-	}
 	return m
+}
+
+// system names what a machine runs, after its image.
+func (c *Cloud) system(in scope, m machine) (name, version string) {
+	img := c.ec2.publicImages(in.Region)[m.ImageID]
+	switch {
+	case img == nil:
+		return "Linux", ""
+	case img.Distro == "al2023":
+		return "Amazon Linux", img.Release
+	}
+	return "Ubuntu", img.Release
 }
 
 // machine finds an instance.
@@ -191,32 +197,41 @@ func (c *Cloud) groupVPC(in scope, id string) (string, bool) {
 	return g.VpcID, true
 }
 
-// serviceInterface puts a network interface into a subnet for a load balancer of a kind ("application", "network"). It
-// is requester-managed: the customer sees it, cannot delete it, and is in its way when deleting the subnet.
-func (c *Cloud) serviceInterface(in scope, subnet string, groups []string, description, holder, kind, allocation string) (id, ip string, err error) {
+// serviceInterface puts a network interface of a load balancer into a subnet. It is requester-managed: the customer sees
+// it and cannot delete it, and it is in the way of deleting the subnet and, with a public address, of detaching the
+// internet gateway.
+func (c *Cloud) serviceInterface(in scope, subnet string, b *LoadBalancer, allocation string) (id, ip string, err error) {
 	sc := c.ec2.in(in)
 	s := sc.Subnets[subnet]
 	if s == nil {
 		return "", "", noSubnet(subnet)
 	}
 	var refs []groupRef
-	if len(groups) > 0 {
-		if refs, err = sc.groupRefs(s.VpcID, groups); err != nil {
+	if len(b.Groups) > 0 {
+		if refs, err = sc.groupRefs(s.VpcID, b.Groups); err != nil {
 			return "", "", err
 		}
 	}
 	shown := "interface"
-	if kind == "network" {
+	if b.Type == "network" {
 		shown = "network_load_balancer"
 	}
-	n, err := c.ec2.newInterface(sc, s, refs, description, shown)
+	// The description has the name by which people search for what blocks a subnet.
+	n, err := c.ec2.newInterface(sc, s, refs, "ELB "+strings.SplitN(b.ARN, "loadbalancer/", 2)[1], shown)
 	if err != nil {
 		return "", "", err
 	}
-	n.Status, n.RequesterManaged, n.RequesterID, n.Holder, n.Default = "in-use", true, "amazon-elb", holder, true
+	n.Status, n.RequesterManaged, n.RequesterID, n.Holder, n.Default = "in-use", true, "amazon-elb", b.ARN, true
 	n.Attachment = &attachment{ID: "ela-attach-" + c.World.Hex("", 17), InstanceOwnerID: "amazon-aws", DeviceIndex: 1, Status: "attached", AttachTime: c.World.Now(), DeleteOnTermination: false}
-	if a := sc.Addresses[allocation]; allocation != "" && a != nil {
-		a.InterfaceID = n.InterfaceID
+	switch a := sc.Addresses[allocation]; {
+	case allocation != "" && a == nil:
+		c.ec2.dropInterface(sc, n.InterfaceID)
+		return "", "", refuse("AllocationIdNotFound", "The allocation IDs '%s' do not exist", allocation)
+	case allocation != "":
+		c.ec2.bind(a, n)
+	case b.Scheme == "internet-facing":
+		n.Association = &association{PublicIP: c.ec2.publicIP(), IPOwnerID: "amazon-elb"}
+		n.Association.PublicDNSName = "ec2-" + strings.ReplaceAll(n.Association.PublicIP, ".", "-") + ".compute-1.amazonaws.com"
 	}
 	return n.InterfaceID, n.PrivateIP, nil
 }

@@ -39,7 +39,7 @@ func (s *r53Service) createHostedZone(c *reqCtx, in *route53.CreateHostedZoneInp
 	if float64(len(a.Zones)) >= s.cloud.quota(scope{c.account, "us-east-1"}, "route53", quotaZones) {
 		return nil, fail(400, "TooManyHostedZones", "Limits Exceeded: %d hosted zones", len(a.Zones))
 	}
-	z := &HostedZone{Name: name, Reference: ref, Created: c.now}
+	z := &HostedZone{Name: name, Reference: ref, Created: c.now, Tags: []Tag{}}
 	if cfg := in.HostedZoneConfig; cfg != nil {
 		z.Comment, z.Private = deref(cfg.Comment), cfg.PrivateZone
 	}

@@ -53,9 +53,10 @@ func (m machine) information(c *reqCtx) types.InstanceInformation {
 	if m.Agent != "Online" {
 		lastPing = m.AgentSince
 	}
+	name, version := c.cloud.system(c.scope(), m)
 	return types.InstanceInformation{
 		InstanceId: &m.ID, PingStatus: types.PingStatus(m.Agent), LastPingDateTime: &lastPing, AgentVersion: ptr(agentVersion),
-		IsLatestVersion: ptr(true), PlatformType: types.PlatformTypeLinux, PlatformName: &m.Platform, PlatformVersion: &m.PlatformVersion,
+		IsLatestVersion: ptr(true), PlatformType: types.PlatformTypeLinux, PlatformName: &name, PlatformVersion: &version,
 		ResourceType: types.ResourceTypeEc2Instance, IPAddress: &m.PrivateIP, ComputerName: &m.Hostname,
 		SourceId: &m.ID, SourceType: types.SourceTypeAwsEc2Instance,
 	}

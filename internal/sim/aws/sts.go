@@ -157,7 +157,6 @@ func (s *stsService) assumeRole(c *reqCtx, in *sts.AssumeRoleInput) (*sts.Assume
 	if strings.Contains(who.ARN, ":assumed-role/") && seconds > 3600 {
 		return nil, failValidation("The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining")
 	}
-	role.LastUsed, role.LastRegion = c.second(), c.region
 	user := types.AssumedRoleUser{
 		AssumedRoleId: ptr(role.ID + ":" + *in.RoleSessionName),
 		Arn:           ptr(arn("sts", "", account, "assumed-role/"+role.Name+"/"+*in.RoleSessionName)),
