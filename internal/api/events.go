@@ -68,14 +68,18 @@ func (s *server) eventRoutes() {
 		if acceptsJSON(in.Accept) {
 			return s.eventPage(ctx, in)
 		}
-		// Refusals come before the stream begins.
-		if _, _, err := s.Service.Events(ctx, in.ID, in.After, 1); err != nil {
+		// Refusals come before the stream begins, which then names the job whole.
+		j, _, err := s.Service.Events(ctx, in.ID, in.After, 1)
+		if err != nil {
 			return nil, err
 		}
+		in.ID = j.ID
 		select {
 		case s.streams <- struct{}{}:
 		default:
-			return nil, newProblem(tooManyStreams, "this server has as many event streams open as it takes", "Ask for application/json and poll, or try again later.")
+			p := newProblem(tooManyStreams, "this server has as many event streams open as it takes", "Ask for application/json and poll, or try again later.")
+			p.header = http.Header{"Retry-After": {"30"}}
+			return nil, p
 		}
 		return &eventsOut{func(hc huma.Context) {
 			defer func() { <-s.streams }()
@@ -121,6 +125,9 @@ func (s *server) stream(ctx context.Context, r *http.Request, w http.ResponseWri
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return // it asks for the headers alone
+	}
 	out.send("retry: 2000\n\n")
 	after, quiet := in.After, time.Now()
 	for out.err == nil {
@@ -155,12 +162,17 @@ func (s *server) stream(ctx context.Context, r *http.Request, w http.ResponseWri
 			out.send(": still here\n\n")
 			quiet = time.Now()
 		}
+		// A stream that has been quiet for a while looks less often.
+		wait := s.Poll
+		if time.Since(quiet) > 5*time.Second {
+			wait *= 3
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.Stop:
 			return
-		case <-time.After(s.Poll):
+		case <-time.After(wait):
 		}
 	}
 }

@@ -125,6 +125,15 @@ func testEventStream(t *testing.T, r *rig) {
 	}
 }
 
+func TestHeadOfAnEventStreamEnds(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	v := r.create(vmJob("shop"))
+	if a := r.do(viewerToken, "HEAD", "/provisioning-jobs/"+v.ID+"/events", ""); a.status != http.StatusOK || len(a.body) != 0 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
 func TestEventStreamEndsWithTheServer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -158,6 +158,10 @@ func testDraftIsEditedAndSubmitted(t *testing.T, r *rig) {
 	if a := r.do(adminToken, "PATCH", path, `{"config":{"spec":{"bootstrap":null}}}`); string(a.job(t).Config.Spec) != `{"pool":{"count":3,"mode":"fixed"}}` {
 		t.Errorf("null does not remove: %s", a.body)
 	}
+	r.create(vmJob("taken"))
+	if a := r.do(adminToken, "PATCH", path, `{"name":"taken"}`); a.status != 409 || a.problem(t).Code != "name-taken" {
+		t.Errorf("a name that is taken: %d %s", a.status, a.body)
+	}
 	if a := r.do(adminToken, "PATCH", path, `{}`); a.status != 422 {
 		t.Errorf("an empty patch: %d", a.status)
 	}
@@ -367,6 +371,7 @@ func TestDelete(t *testing.T) {
 	}{
 		{"a draft", vmJob("shop"), nil, "", 200, "", job.State{Status: job.Cancelled, Phase: job.PhaseProvision}, 1, false},
 		{"queued and never claimed", vmJob("shop", `"submit":true`), nil, "", 200, "", job.State{Status: job.Cancelled, Phase: job.PhaseProvision}, 1, false},
+		{"at work behind a load balancer, confirmed", withLB, (*rig).claimLB, "?confirm=shop", 202, "", job.State{Status: job.Running, Phase: job.PhaseProvision}, 1, true},
 		{"at work", vmJob("shop", `"submit":true`), (*rig).claim, "", 202, "", job.State{Status: job.Running, Phase: job.PhaseProvision}, 1, true},
 		{"parked", vmJob("shop", `"submit":true`), (*rig).park, "", 202, "", job.State{Status: job.Queued, Phase: job.PhaseTeardown}, 2, false},
 		{"finished without a load balancer", vmJob("shop", `"submit":true`), (*rig).built, "", 202, "", job.State{Status: job.Queued, Phase: job.PhaseTeardown}, 2, false},
@@ -391,7 +396,7 @@ func TestDelete(t *testing.T) {
 			}
 			if tc.status == 202 {
 				// Asked for again, it changes nothing more.
-				if b := r.do(adminToken, "DELETE", "/provisioning-jobs/"+v.ID+tc.query, ""); b.status != 202 {
+				if b := r.do(adminToken, "DELETE", "/provisioning-jobs/"+v.ID, ""); b.status != 202 {
 					t.Errorf("again: %d %s", b.status, b.body)
 				}
 				if again := r.do(adminToken, "GET", "/provisioning-jobs/"+v.ID, "").job(t); again.Run != tc.run || again.State() != tc.want {
@@ -406,6 +411,11 @@ func (r *rig) claim(string) {
 	if c, err := r.ledger.Claim(r.t.Context(), "w1", 1, ledger.ClaimOptions{}); err != nil || len(c) != 1 {
 		r.t.Fatalf("claim: %v, %d", err, len(c))
 	}
+}
+
+func (r *rig) claimLB(id string) {
+	r.set(id, func(j *job.Job) { j.Config.InfraConfig.LoadBalancerID = "arn:lb" })
+	r.claim(id)
 }
 
 func (r *rig) park(string) {

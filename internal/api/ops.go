@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -148,6 +149,16 @@ func fromHere(r *http.Request) bool {
 			return false
 		}
 	}
-	ip := net.ParseIP(peer(r))
+	// The name that was asked for counts too: a page in a browser on this machine
+	// can make a name of its own point here.
+	host := r.Host
+	if h, _, err := net.SplitHostPort(r.Host); err == nil {
+		host = h
+	}
+	return loopback(peer(r)) && (host == "localhost" || loopback(host))
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(strings.Trim(host, "[]"))
 	return ip != nil && ip.IsLoopback()
 }

@@ -33,7 +33,7 @@ func (s *server) outer(next *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
 		id := requestID(r)
-		path := clip(r.URL.Path, 200)
+		path := clip(r.URL.EscapedPath(), 200)
 		ctx := context.WithValue(provision.WithRequestID(r.Context(), id), pathKey{}, path)
 		header := w.Header()
 		header.Set("X-Request-Id", id)

@@ -197,6 +197,26 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+func TestMetricsUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for host, want := range map[string]int{"": 200, "localhost:5087": 200, "[::1]:5087": 200, "127.0.0.1": 200, "rebound.example.com": 401, "192.0.2.7:5087": 401} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.server.URL+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		resp, err := r.server.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("host %q: %d, want %d", host, resp.StatusCode, want)
+		}
+	}
+}
+
 func TestDocsNeedNoOtherHost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

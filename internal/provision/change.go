@@ -251,14 +251,14 @@ func (s *Service) Delete(ctx context.Context, ref, confirm string, match Match) 
 			j.Status, j.Phase, j.Error, j.WaitingFor, done = job.Cancelled, job.PhaseProvision, nil, "", true
 			return "cancelled before anything was made", map[string]any{"result": "cancelled"}, nil
 		}
+		detail := map[string]any{"result": "teardown", "confirmed": confirm != ""}
+		if j.State().Active() && j.Phase == job.PhaseTeardown || j.Cancelling {
+			return "", detail, nil // it is on its way
+		}
 		if err := confirmed(j, confirm); err != nil {
 			return "", nil, err
 		}
-		detail := map[string]any{"result": "teardown", "confirmed": confirm != ""}
-		switch {
-		case j.State().Active() && j.Phase == job.PhaseTeardown || j.Cancelling:
-			return "", detail, nil // it is on its way
-		case st.Leased:
+		if st.Leased {
 			// A worker is in the middle of a step: it comes to a safe point first.
 			j.Cancelling = true
 			return "cancel and clean-up asked for", detail, nil

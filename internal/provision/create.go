@@ -43,10 +43,10 @@ func (s *Service) Create(ctx context.Context, r CreateRequest, key string) (v *J
 		return nil, false, err
 	}
 	var j *job.Job
-	var before string
+	var before, org string
 	err = s.mutate(ctx, access.JobCreate, "", func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
 		var err error
-		before = ""
+		before, org = "", p.OrgID
 		if j, err = s.newJob(r); err != nil {
 			return audit.Entry{}, err
 		}
@@ -67,7 +67,10 @@ func (s *Service) Create(ctx context.Context, r CreateRequest, key string) (v *J
 	})
 	switch {
 	case errors.Is(err, errReplayed):
-		v, err = s.Get(ctx, before)
+		if j, err = s.Ledger.Get(ctx, org, before); err != nil {
+			return nil, false, err
+		}
+		v, err = s.view(ctx, j)
 		return v, false, err
 	case err != nil:
 		return nil, false, err

@@ -139,7 +139,7 @@ func (s *Service) refused(ctx context.Context, policy access.Policy, resource st
 	outcome := audit.Failed
 	if errors.As(err, &r) {
 		outcome = audit.Refused
-		e.Detail = map[string]any{"reason": string(r.Kind), "message": r.Error()}
+		e.Detail = r.forTheLog()
 	}
 	_, action, _ := strings.Cut(string(policy), ":")
 	if action == "view" && (r == nil || r.Kind != Forbidden) {
@@ -152,6 +152,22 @@ func (s *Service) refused(ctx context.Context, policy access.Policy, resource st
 		return errors.Join(err, aerr) // a refusal that cannot be recorded is a failure of ours
 	}
 	return err
+}
+
+// forTheLog is what the audit log keeps of a refusal: what was wrong where, but
+// not what a caller wrote into a field, which may be a secret in the wrong place.
+func (e *Refusal) forTheLog() map[string]any {
+	d := map[string]any{"reason": string(e.Kind)}
+	if len(e.Fields) == 0 {
+		d["message"] = e.Message
+		return d
+	}
+	fields := make([]string, len(e.Fields))
+	for i, f := range e.Fields {
+		fields[i] = f.Field
+	}
+	d["fields"] = fields
+	return d
 }
 
 // Refuse records a mutation that was refused before it reached a use case, such
