@@ -38,6 +38,8 @@ type api struct {
 	encode    func(out any) ([]byte, error)
 	// route names the operation of a REST request.
 	route func(r *http.Request) (op string, ok bool)
+	// messageKey names the member with the text of an error (JSON); nil means "message".
+	messageKey func(code string) string
 	// throttle is how the service says that it is asked too often; zero means the protocol's way.
 	throttle Error
 }
@@ -167,7 +169,11 @@ func (a *api) renderError(id string, e *Error) answer {
 		doc := map[string]string{"__type": e.Code}
 		// Some errors, such as Systems Manager's ParameterNotFound, carry no message at all.
 		if e.Message != "" {
-			doc["message"] = e.Message
+			key := "message"
+			if a.messageKey != nil {
+				key = a.messageKey(e.Code)
+			}
+			doc[key] = e.Message
 		}
 		_ = json.NewEncoder(&b).Encode(doc) // strings always encode
 		ans.header.Set("X-Amzn-Errortype", e.Code)

@@ -33,7 +33,7 @@ func newQuotas(c *Cloud) *quotaService {
 			"GetServiceQuota": op(s.getServiceQuota), "ListServiceQuotas": op(s.listServiceQuotas), "ListServices": op(s.listServices),
 			"GetAWSDefaultServiceQuota": op(s.getDefaultQuota), "ListAWSDefaultServiceQuotas": op(s.listDefaultQuotas),
 		}),
-		encode: encodeJSON,
+		encode: encodeJSON, messageKey: func(string) string { return "Message" },
 		// "Common errors" of this API name its own throttling code.
 		throttle: Error{Code: "TooManyRequestsException", Message: "Rate exceeded"},
 	})

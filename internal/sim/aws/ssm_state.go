@@ -89,9 +89,18 @@ func newSSM(c *Cloud) *ssmService {
 	c.World.Register(s)
 	c.add(&api{
 		service: "ssm", sdkPrefix: "AmazonSSM", protocol: jsonProtocol, version: "2014-11-06",
-		ops: overJSON(s.operations()), encode: encodeJSON,
+		ops: overJSON(s.operations()), encode: encodeJSON, messageKey: ssmMessageKey,
 	})
 	return s
+}
+
+// ssmMessageKey names the member with the text of an error: those about parameters and those of the protocol have a small
+// one, the rest a capital one, as the API model has it.
+func ssmMessageKey(code string) string {
+	if strings.HasPrefix(code, "Parameter") || strings.HasSuffix(code, "Exception") && !strings.HasPrefix(code, "AccessDenied") || code == "InvalidKeyId" {
+		return "message"
+	}
+	return "Message"
 }
 
 // Cloud implements sim.Service.
