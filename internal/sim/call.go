@@ -116,7 +116,7 @@ func (w *World) judge(c *Call) verdict {
 		if (slot == &v.swallow || slot == &v.change) && !c.Mutating {
 			continue
 		}
-		if *slot == nil && f.concerns(c, c.Params+" "+strings.Join(c.Resources, " ")) && f.use() {
+		if *slot == nil && f.concerns(c, c.Params+" "+strings.Join(c.Resources, " ")) && w.use(f) {
 			*slot = f
 			c.noteFault(f)
 		}
@@ -145,9 +145,10 @@ func (w *World) Serve(ctx context.Context, c *Call, exec func() Reply, refuse fu
 		return finish(Reply{}, false, true)
 	}
 	v := w.judge(c)
-	latency := w.opt.ReadLatency
+	opt := w.Options()
+	latency := opt.ReadLatency
 	if c.Mutating {
-		latency = w.opt.WriteLatency
+		latency = opt.WriteLatency
 	}
 	sleep(ctx, latency)
 	if v.delay != nil && v.delay.Mode == "" {

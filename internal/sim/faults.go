@@ -44,16 +44,19 @@ type Fault struct {
 	Mutating  *bool     `json:"mutating,omitempty"` // only requests that change something, or only reads
 	After     int       `json:"after,omitempty"`    // let so many matching requests pass first
 	Count     int       `json:"count,omitempty"`    // hit so many requests; 0 means 1, negative means for ever
+	Percent   float64   `json:"percent,omitempty"`  // hit only so many of a hundred, picked by the seed
 	Kind      FaultKind `json:"kind"`
 	// Mode refines the kind: page "empty" or "repeat"; hang and delay "after" (the change happens first); guest "boot",
-	// "agent", "cloud_init", "sentinel", "health", "slow".
-	Mode     string  `json:"mode,omitempty"`
-	Code     string  `json:"code,omitempty"`
-	Status   int     `json:"status,omitempty"`
-	Message  string  `json:"message,omitempty"`
-	Seconds  float64 `json:"seconds,omitempty"` // simulated, but for delay and hang, which are real
-	State    string  `json:"state,omitempty"`   // transition: the state to go to
-	Body     string  `json:"body,omitempty"`    // raw
+	// "agent", "cloud_init", "sentinel", "health", "slow", "degraded", "no_egress", "apt_lock".
+	Mode    string `json:"mode,omitempty"`
+	Code    string `json:"code,omitempty"`
+	Status  int    `json:"status,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Seconds is how long: for delay and hang in real time, how late; for transition, op_failed and guest in simulated
+	// time, how late; for all others how long after it was placed the fault goes on hitting, in simulated time.
+	Seconds  float64 `json:"seconds,omitempty"`
+	State    string  `json:"state,omitempty"` // transition: the state to go to
+	Body     string  `json:"body,omitempty"`  // raw
 	ExitCode int     `json:"exitCode,omitempty"`
 	Log      string  `json:"log,omitempty"` // guest: what the cloud-init log ends with
 	// ContentType and RetryAfter go out as headers; an empty RetryAfter leaves the service's own.
@@ -78,6 +81,9 @@ func (f *Fault) validate() error {
 	if f.Seconds < 0 {
 		return fmt.Errorf("seconds: must not be negative")
 	}
+	if f.Percent < 0 || f.Percent > 100 {
+		return fmt.Errorf("percent: must be from 0 to 100")
+	}
 	if f.Status != 0 && (f.Status < 100 || f.Status > 599) {
 		return fmt.Errorf("status: %d is no HTTP status", f.Status)
 	}
@@ -85,7 +91,7 @@ func (f *Fault) validate() error {
 		FaultPage:  {"", "empty", "repeat"},
 		FaultHang:  {"", "after"},
 		FaultDelay: {"", "after"},
-		FaultGuest: {"", "boot", "agent", "cloud_init", "sentinel", "health", "slow"},
+		FaultGuest: {"", "boot", "agent", "cloud_init", "sentinel", "health", "slow", "degraded", "no_egress", "apt_lock"},
 	}
 	if want, ok := modes[f.Kind]; ok {
 		if !slices.Contains(want, f.Mode) {
@@ -195,14 +201,28 @@ func (f *Fault) concerns(c *Call, text string) bool {
 		(f.Match == "" || strings.Contains(text, f.Match))
 }
 
+// lasting are the kinds whose Seconds say how long they go on; without a count they then hit every time.
+var lasting = []FaultKind{FaultError, FaultThrottle, FaultRaw, FaultLostReply, FaultSwallow, FaultCapacity, FaultPage}
+
 // use counts a matching request and says whether the fault hits it.
-func (f *Fault) use() bool {
+func (w *World) use(f *Fault) bool {
 	f.Seen++
 	limit := f.Count
+	if f.Seconds > 0 && slices.Contains(lasting, f.Kind) {
+		if w.Now().After(f.Placed.Add(f.Duration())) {
+			return false
+		}
+		if limit == 0 {
+			limit = -1
+		}
+	}
 	if limit == 0 {
 		limit = 1
 	}
 	if f.Seen <= f.After || (limit > 0 && f.Hits >= limit) {
+		return false
+	}
+	if f.Percent > 0 && w.Fraction("fault", f.ID, strconv.Itoa(f.Seen))*100 >= f.Percent {
 		return false
 	}
 	f.Hits++
@@ -213,7 +233,7 @@ func (f *Fault) use() bool {
 // looked for in: a service names the objects, zones and types at stake. The world must be locked.
 func (w *World) Take(c *Call, kind FaultKind, text string) *Fault {
 	for _, f := range w.faults {
-		if f.Kind == kind && f.concerns(c, c.Params+" "+strings.Join(c.Resources, " ")+" "+text) && f.use() {
+		if f.Kind == kind && f.concerns(c, c.Params+" "+strings.Join(c.Resources, " ")+" "+text) && w.use(f) {
 			c.noteFault(f)
 			return f
 		}
@@ -262,7 +282,7 @@ func (w *World) Visible(c *Call, id string, created time.Time, by Lookup, text s
 			}
 			continue
 		}
-		hit := f.use()
+		hit := w.use(f)
 		if c.memo == nil {
 			c.memo = map[string]bool{}
 		}
@@ -276,9 +296,10 @@ func (w *World) Visible(c *Call, id string, created time.Time, by Lookup, text s
 }
 
 func (w *World) consistency(by Lookup) time.Duration {
-	d, def := w.opt.ConsistencyByID, time.Second
+	opt := w.Options()
+	d, def := opt.ConsistencyByID, time.Second
 	if by == ByList {
-		d, def = w.opt.ConsistencyByList, 4*time.Second
+		d, def = opt.ConsistencyByList, 4*time.Second
 	}
 	switch {
 	case d < 0:

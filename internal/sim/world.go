@@ -60,7 +60,9 @@ type Standalone interface {
 // A World is one simulated universe: some clouds that share a clock, the books and the faults.
 type World struct {
 	Clock *Clock
+	optMu sync.RWMutex
 	opt   Options
+	seed  uint64
 
 	mu       sync.Mutex // guards everything below, and the state of all services
 	rng      *rand.Rand
@@ -83,18 +85,31 @@ type World struct {
 
 // New makes an empty world. Clouds are added by their own packages.
 func New(opt Options) *World {
-	w := &World{Clock: NewClock(opt.TimeScale), opt: opt, fronts: map[string]Standalone{}}
+	w := &World{Clock: NewClock(opt.TimeScale), opt: opt, seed: opt.Seed, fronts: map[string]Standalone{}}
 	w.reseed()
 	w.quotas.reset()
 	return w
 }
 
 func (w *World) reseed() {
-	w.rng = rand.New(rand.NewPCG(w.opt.Seed, 0x9e3779b97f4a7c15))
+	w.rng = rand.New(rand.NewPCG(w.seed, 0x9e3779b97f4a7c15))
 }
 
-// Options are those the world was made with.
-func (w *World) Options() Options { return w.opt }
+// Options are those the world works with now.
+func (w *World) Options() Options {
+	w.optMu.RLock()
+	defer w.optMu.RUnlock()
+	return w.opt
+}
+
+// SetOptions changes latency, consistency and paging; seed and time scale stay.
+func (w *World) SetOptions(change func(*Options)) {
+	w.optMu.Lock()
+	defer w.optMu.Unlock()
+	seed, scale := w.opt.Seed, w.opt.TimeScale
+	change(&w.opt)
+	w.opt.Seed, w.opt.TimeScale = seed, scale
+}
 
 // Register adds a service. It is called while a cloud is being set up, before the first request.
 func (w *World) Register(s Service) {
@@ -166,7 +181,7 @@ func (w *World) UUID() string {
 // Fraction is a number in [0,1) that depends only on the seed and the parts: a delay that is the same in every run.
 func (w *World) Fraction(parts ...string) float64 {
 	h := sha256.New()
-	_ = binary.Write(h, binary.BigEndian, w.opt.Seed)
+	_ = binary.Write(h, binary.BigEndian, w.seed)
 	for _, p := range parts {
 		h.Write([]byte(p))
 		h.Write([]byte{0})

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strconv"
@@ -447,6 +448,13 @@ const (
 
 // publicImages are the machine images that everybody sees in a region.
 func (e *EC2) publicImages(region string) map[string]*Image {
+	if e.images[region] == nil {
+		e.images[region] = e.makeImages(region)
+	}
+	return e.images[region]
+}
+
+func (e *EC2) makeImages(region string) map[string]*Image {
 	out := map[string]*Image{}
 	seq := 0
 	add := func(distro, release, arch, owner, alias, name, description, root string) {
@@ -504,7 +512,7 @@ type describeImagesIn struct {
 }
 
 func (e *EC2) describeImages(r *request, in describeImagesIn) (any, error) {
-	images := e.publicImages(r.Region)
+	images := maps.Clone(e.publicImages(r.Region))
 	if len(in.Owner) > 0 {
 		for id, i := range images {
 			if !slices.Contains(in.Owner, i.OwnerID) && (i.OwnerAlias == "" || !slices.Contains(in.Owner, i.OwnerAlias)) {

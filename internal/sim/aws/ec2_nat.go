@@ -350,8 +350,8 @@ func (e *EC2) releaseAddress(r *request, in releaseIn) (any, error) {
 		return nil, noAllocation(in.AllocationID)
 	}
 	if a.AssociationID != "" {
-		// The address of a NAT gateway or load balancer is refused as if it were somebody else's (hashicorp and BOSH users
-		// report AuthFailure for minutes after the gateway's deletion).
+		// The address of a NAT gateway or load balancer is refused as if it were somebody else's, for minutes after the gateway's deletion
+		// ("AuthFailure when releasing the elastic IP", eformat/sno-for-100 issue 9).
 		if i := sc.Interfaces[a.InterfaceID]; i != nil && i.RequesterManaged {
 			return nil, refuse("AuthFailure", "You do not have permission to access the specified resource.")
 		}

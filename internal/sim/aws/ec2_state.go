@@ -10,8 +10,9 @@ import (
 
 // EC2 is the simulated EC2 service of all accounts and regions.
 type EC2 struct {
-	cloud *Cloud
-	st    ec2State
+	cloud  *Cloud
+	st     ec2State
+	images map[string]map[string]*Image // by region; always the same
 }
 
 type ec2State struct {
@@ -84,7 +85,7 @@ type thing interface {
 }
 
 func newEC2(c *Cloud) *EC2 {
-	e := &EC2{cloud: c}
+	e := &EC2{cloud: c, images: map[string]map[string]*Image{}}
 	e.declareQuotas()
 	c.World.Register(e)
 	c.add(&api{

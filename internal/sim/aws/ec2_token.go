@@ -133,6 +133,9 @@ func (e *EC2) SetState(id, state, code, message string) error {
 	if err != nil {
 		return err
 	}
+	if state == "deleted" && t.kind() != "natgateway" && t.kind() != "vpc-peering-connection" {
+		return e.Remove(id)
+	}
 	switch o := t.(type) {
 	case *Vpc:
 		o.Status = textOr(state, "pending")

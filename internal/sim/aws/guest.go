@@ -21,6 +21,7 @@ type guestState struct {
 	Registered bool
 	// What faults of kind guest have done to it.
 	Dead, NoAgent, NoHealth bool
+	AgentLate               time.Duration
 }
 
 // How long the parts of a boot take, from the state running on.
@@ -90,8 +91,14 @@ func (e *EC2) beginBoot(sc *ec2Scope, i *Instance, g *guestState) {
 	case "boot":
 		g.Dead = true
 		return
-	case "agent":
-		g.NoAgent = true
+	case "agent": // with seconds it registers that much later, without it never does
+		g.NoAgent, g.AgentLate = f.Seconds == 0, f.Duration()
+	case "no_egress":
+		env.Egress = false
+	case "apt_lock":
+		g.Machine.LockedUntil = env.Now.Add(f.Duration())
+	case "degraded":
+		g.Machine.Degraded = true
 	case "health":
 		g.NoHealth = true
 	}
@@ -115,7 +122,7 @@ func (e *EC2) beginBoot(sc *ec2Scope, i *Instance, g *guestState) {
 			took = min(max(spent, 15*time.Second), longestBoot)
 		}
 	}
-	if f != nil {
+	if mode == "slow" {
 		took += f.Duration()
 	}
 	g.Next = next
@@ -179,7 +186,7 @@ func (e *EC2) guestAgent(sc *ec2Scope, i *Instance) (ping string, since time.Tim
 	if g == nil {
 		return "", time.Time{}
 	}
-	since = i.RunningSince.Add(agentStart)
+	since = i.RunningSince.Add(agentStart + g.AgentLate)
 	up := i.Status.Name == "running" && !g.Dead && !g.NoAgent && !e.cloud.World.Now().Before(since) &&
 		g.Machine.SSMAgent() && e.agentAllowed(sc, i) && sc.egress(i)
 	switch {

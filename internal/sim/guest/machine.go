@@ -47,6 +47,10 @@ type Machine struct {
 	CloudInit string
 	// CloudInitError is the reason of an error.
 	CloudInitError string
+	// Degraded lets cloud-init end with recoverable errors, as which "cloud-init status" exits with 2.
+	Degraded bool
+	// LockedUntil is how long something else holds the lock of the package manager.
+	LockedUntil time.Time
 }
 
 // Env is what surrounds a machine while something runs in it.

@@ -20,6 +20,9 @@ func apt(c *command) int {
 	if len(args) == 0 {
 		return 0
 	}
+	if c.session.now().Before(c.session.machine.LockedUntil) {
+		return c.fail(100, "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 1187 (unattended-upgr)")
+	}
 	switch args[0] {
 	case "update":
 		if !c.network(4*time.Second, 90*time.Second) {

@@ -348,18 +348,27 @@ func cloudInit(c *command) int {
 		return 0
 	}
 	flags, _ := c.options("")
-	var state, why string
-	c.locked(func(m *Machine) int { state, why = m.CloudInit, m.CloudInitError; return 0 })
+	var state, why, prefix string
+	c.locked(func(m *Machine) int {
+		state, why = m.CloudInit, m.CloudInitError
+		if m.Degraded {
+			prefix = "degraded "
+		}
+		return 0
+	})
 	if has(flags, "--wait") && state == "running" {
 		// Waiting inside a command would mean waiting for what comes after it; a caller should ask again later.
 		c.locked(func(*Machine) int { c.session.spend(30 * time.Second); return 0 })
 	}
 	c.print("status: %s\n", state)
 	if has(flags, "--long", "-l") {
-		c.print("extended_status: %s\nboot_status_code: enabled-by-generator\ndetail: %s\nerrors: [%s]\nrecoverable_errors: {}\n", state, "DataSourceEc2Local", why)
+		c.print("extended_status: %s\nboot_status_code: enabled-by-generator\ndetail: %s\nerrors: [%s]\nrecoverable_errors: {}\n", prefix+state, "DataSourceEc2Local", why)
 	}
-	if state == "error" {
+	switch {
+	case state == "error":
 		return 1
+	case prefix != "":
+		return 2
 	}
 	return 0
 }
