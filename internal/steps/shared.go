@@ -3,6 +3,7 @@ package steps
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -160,7 +161,8 @@ func (s Set) deregisterSpace(ctx context.Context, r *pipeline.Run) error {
 }
 
 // finalize reads the hardening controls back from the cloud. A failed read is
-// never taken for a control that does not hold.
+// never taken for a control that does not hold. What did not hold when the job
+// ended is in its report; a verify tells what has changed since.
 func (s Set) finalize(ctx context.Context, r *pipeline.Run) error {
 	if r.Mode == pipeline.Plan || !r.Job.Owns() {
 		return nil
@@ -170,12 +172,13 @@ func (s Set) finalize(ctx context.Context, r *pipeline.Run) error {
 		return err
 	}
 	var unmet []string
+	before := r.Job.Config.InfraConfig.Report
 	for _, c := range report {
 		if c.Met {
 			continue
 		}
 		unmet = append(unmet, c.ID)
-		if r.Mode == pipeline.Verify {
+		if r.Mode == pipeline.Verify && !slices.Contains(before, c) {
 			r.AddDrift(pipeline.Drift{Kind: "control", Key: c.ID, Attr: c.Name, Wanted: c.Wanted, Seen: c.Seen})
 		}
 	}

@@ -166,11 +166,18 @@ func (p *Provider) groupAspects(g asgtypes.AutoScalingGroup, infra job.InfraConf
 	if g.LaunchTemplate != nil {
 		template = aws.ToString(g.LaunchTemplate.LaunchTemplateId)
 	}
-	return []pipeline.Aspect{
+	out := []pipeline.Aspect{
 		{Name: "size", Wanted: fmt.Sprintf("min %d, max %d", *size(pool.Min), *size(pool.Max)), Seen: fmt.Sprintf("min %d, max %d", aws.ToInt32(g.MinSize), aws.ToInt32(g.MaxSize)), Set: set},
-		{Name: "launch template", Wanted: infra.LaunchTemplateID, Seen: template, Set: set},
-		{Name: "subnets", Wanted: sortedList(infra.PrivateSubnetIDs), Seen: sortedList(strings.Split(aws.ToString(g.VPCZoneIdentifier), ",")), Set: set},
 	}
+	// A group has one of the three, and always its subnets: an answer without
+	// them does not say.
+	if g.LaunchTemplate != nil || g.LaunchConfigurationName != nil || g.MixedInstancesPolicy != nil {
+		out = append(out, pipeline.Aspect{Name: "launch template", Wanted: infra.LaunchTemplateID, Seen: template, Set: set})
+	}
+	if subnets := aws.ToString(g.VPCZoneIdentifier); subnets != "" {
+		out = append(out, pipeline.Aspect{Name: "subnets", Wanted: sortedList(infra.PrivateSubnetIDs), Seen: sortedList(strings.Split(subnets, ",")), Set: set})
+	}
+	return out
 }
 
 func sortedList(s []string) string {

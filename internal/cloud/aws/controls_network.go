@@ -18,7 +18,7 @@ func (c *controls) network(ctx context.Context) error {
 	if c.r.Job.Mode != job.ModeCreate || c.infra.NetworkID == "" {
 		return nil
 	}
-	a, err := c.p.defaultGroupAspect(ctx, c.infra.NetworkID)
+	a, err := c.p.defaultGroupAspect(ctx, c.r, c.infra.NetworkID)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +29,15 @@ type rule struct {
 // "Error codes for the Amazon EC2 API" and the services' own lists of common
 // errors. Codes with two meanings are told apart by operation or message.
 var rules = []rule{
+	// The endpoint does not have the call: an emulator, or a region without the
+	// service. It will not have it later either.
+	{code: "NotImplemented*", class: pipeline.Invalid},
+	{code: "UnknownOperation*", class: pipeline.Invalid},
+	{code: "*", saying: "not implemented", class: pipeline.Invalid},
+	{code: "*", saying: "not yet implemented", class: pipeline.Invalid},
+	{code: "*", saying: "not yet been implemented", class: pipeline.Invalid},
+	{code: "*", saying: "not yet been emulated", class: pipeline.Invalid},
+
 	// Nothing happened, come again later.
 	{code: "RequestLimitExceeded", class: pipeline.Throttled},
 	{code: "BandwidthLimitExceeded", class: pipeline.Throttled},
@@ -118,8 +128,6 @@ var rules = []rule{
 	{code: "AuthFailure", class: pipeline.Expired},
 
 	{code: "DryRunOperation", class: pipeline.Invalid}, // it would have worked, and nothing was done
-	{code: "NotImplemented*", class: pipeline.Invalid},
-	{code: "UnknownOperation*", class: pipeline.Invalid},
 
 	{code: "InternalError", class: pipeline.Unavailable},
 	{code: "Internal*", class: pipeline.Unavailable},
@@ -165,6 +173,9 @@ func matches(pattern, s string) bool {
 
 // classOf is the meaning of an error code; Unknown if it is not in the table.
 func classOf(op, code, message string, status int) pipeline.Class {
+	if status == http.StatusNotImplemented {
+		return pipeline.Invalid // whatever the code is, such as InternalFailure
+	}
 	lower := strings.ToLower(message)
 	for _, r := range rules {
 		if r.fits(op, code, lower) {
@@ -178,12 +189,43 @@ func classOfStatus(status int) pipeline.Class {
 	switch {
 	case status == http.StatusTooManyRequests:
 		return pipeline.Throttled
-	case status == http.StatusNotImplemented:
+	case slices.Contains(noSuchCall, status):
 		return pipeline.Invalid
 	case status >= 500:
 		return pipeline.Unavailable
 	}
 	return pipeline.Unknown
+}
+
+// noSuchCall are the statuses of an endpoint that does not have the call, where
+// no error code tells more: the services themselves answer with a code.
+var noSuchCall = []int{http.StatusNotImplemented, http.StatusNotFound, http.StatusMethodNotAllowed}
+
+// lacksCall reports whether the endpoint does not have the call at all. It
+// says nothing about the object that was asked for.
+func lacksCall(err error) bool {
+	var ce *pipeline.CloudError
+	if !errors.As(err, &ce) || ce.Class != pipeline.Invalid {
+		return false
+	}
+	status := statusOf(ce.Err)
+	if ce.Code == "" {
+		return slices.Contains(noSuchCall, status)
+	}
+	text := strings.ToLower(ce.Message)
+	return status == http.StatusNotImplemented || ce.Code == "InvalidAction" ||
+		matches("NotImplemented*", ce.Code) || matches("UnknownOperation*", ce.Code) ||
+		strings.Contains(text, "not implemented") || strings.Contains(text, "not yet")
+}
+
+// statusOf is the HTTP status of an answer that was an error; 0 if there was
+// none.
+func statusOf(err error) int {
+	var re *smithyhttp.ResponseError
+	if errors.As(err, &re) && re.Response != nil && re.Response.Response != nil {
+		return re.Response.StatusCode
+	}
+	return 0
 }
 
 // classify turns any error of a call into the one error that the rest of the

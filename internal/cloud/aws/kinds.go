@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -39,7 +40,14 @@ func (page ec2Page[T]) all(ctx context.Context, filters ...ec2types.Filter) ([]T
 func ec2Kind[T any](name string, page ec2Page[T], id func(T) *string, tags func(T) []ec2types.Tag) lookup.Kind[T] {
 	return lookup.Kind[T]{
 		Name: name,
-		List: func(ctx context.Context, owner string) ([]T, error) { return page.all(ctx, ownedBy(owner)...) },
+		List: func(ctx context.Context, owner string) ([]T, error) {
+			all, err := page.all(ctx, ownedBy(owner)...)
+			// An endpoint that does not know the filter answers with everybody's.
+			return slices.DeleteFunc(all, func(x T) bool {
+				who, _ := ec2Mark(tags(x))
+				return who != owner
+			}), err
+		},
 		One: func(ctx context.Context, want string) (T, error) {
 			found, _, err := page(ctx, nil, []string{want}, nil)
 			var none T

@@ -34,6 +34,9 @@ func wantedAttributes(t elbtypes.LoadBalancerTypeEnum) map[string]string {
 func (p *Provider) lbAttributes(ctx context.Context, arn string) (map[string]string, error) {
 	return lookup.Once(ctx, "elbv2 attributes "+arn, func(ctx context.Context) (map[string]string, error) {
 		out, err := p.elb.DescribeLoadBalancerAttributes(ctx, &elb.DescribeLoadBalancerAttributesInput{LoadBalancerArn: aws.String(arn)})
+		if lacksCall(err) {
+			return map[string]string{}, nil // it lists none, so none is compared
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -106,10 +109,15 @@ func (p *Provider) lbAspects(ctx context.Context, r *pipeline.Run, l elbtypes.Lo
 	for _, z := range l.AvailabilityZones {
 		subnets = append(subnets, aws.ToString(z.SubnetId))
 	}
-	return append(out,
-		pipeline.Aspect{Name: "scheme", Wanted: string(want.Scheme), Seen: string(l.Scheme)},
-		pipeline.Aspect{Name: "type", Wanted: string(want.Type), Seen: string(l.Type)},
-		pipeline.Aspect{Name: "security groups", Wanted: strings.Join(want.SecurityGroups, ", "), Seen: sortedList(l.SecurityGroups)},
-		pipeline.Aspect{Name: "subnets", Wanted: sortedList(want.Subnets), Seen: sortedList(subnets)},
-	), nil
+	for _, a := range []pipeline.Aspect{
+		{Name: "scheme", Wanted: string(want.Scheme), Seen: string(l.Scheme)},
+		{Name: "type", Wanted: string(want.Type), Seen: string(l.Type)},
+		{Name: "security groups", Wanted: strings.Join(want.SecurityGroups, ", "), Seen: sortedList(l.SecurityGroups)},
+		{Name: "subnets", Wanted: sortedList(want.Subnets), Seen: sortedList(subnets)},
+	} {
+		if a.Seen != "" { // else the answer does not carry it: no load balancer is without any of them
+			out = append(out, a)
+		}
+	}
+	return out, nil
 }

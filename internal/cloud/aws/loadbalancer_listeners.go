@@ -223,10 +223,12 @@ func (p *Provider) listenerAspects(have elbtypes.Listener, want *elb.CreateListe
 		{Name: "listens on", Wanted: fmt.Sprintf("%s %d", want.Protocol, aws.ToInt32(want.Port)), Seen: fmt.Sprintf("%s %d", have.Protocol, aws.ToInt32(have.Port)), Set: set},
 		{Name: "action", Wanted: actionText(want.DefaultActions), Seen: actionText(have.DefaultActions), Set: set},
 	}
-	if want.SslPolicy != nil {
-		out = append(out,
-			pipeline.Aspect{Name: "TLS policy", Wanted: aws.ToString(want.SslPolicy), Seen: aws.ToString(have.SslPolicy), Set: set},
-			pipeline.Aspect{Name: "certificate", Wanted: certificateText(want.Certificates), Seen: certificateText(have.Certificates), Set: set})
+	// What an answer does not carry is not known; a TLS listener always has both.
+	if want.SslPolicy != nil && have.SslPolicy != nil {
+		out = append(out, pipeline.Aspect{Name: "TLS policy", Wanted: aws.ToString(want.SslPolicy), Seen: *have.SslPolicy, Set: set})
+	}
+	if want.SslPolicy != nil && len(have.Certificates) > 0 {
+		out = append(out, pipeline.Aspect{Name: "certificate", Wanted: certificateText(want.Certificates), Seen: certificateText(have.Certificates), Set: set})
 	}
 	return out
 }
@@ -391,7 +393,7 @@ func (p *Provider) verifyHealthy(ctx context.Context, r *pipeline.Run, spec job.
 	if err != nil {
 		return unless(plain(err), pipeline.NotFound)
 	}
-	if kind := aws.ToString(g.HealthCheckType); kind != "ELB" && spec.Bootstrap != job.BootstrapBare {
+	if kind := aws.ToString(g.HealthCheckType); kind != "" && kind != "ELB" && spec.Bootstrap != job.BootstrapBare {
 		r.AddDrift(pipeline.Drift{Kind: kindScalingGroup, Key: scalingGroupKey, ID: infra.ScalingGroupID, Attr: "health check type", Wanted: "ELB", Seen: kind})
 	}
 	return nil

@@ -48,6 +48,7 @@ func (p *Provider) existing(ctx context.Context, named job.Existing) (existingNe
 			},
 			func(ctx context.Context) (err error) {
 				tables, err = ec2Page[ec2types.RouteTable](p.routeTablePage).all(ctx, inVPC)
+				tables = slices.DeleteFunc(tables, func(t ec2types.RouteTable) bool { return aws.ToString(t.VpcId) != named.NetworkID })
 				return err
 			},
 		)

@@ -32,7 +32,7 @@ func (p *Provider) vpc(r *pipeline.Run, cidr string, brief bool) pipeline.Resour
 			return s, nil
 		}
 		var err error
-		s.Aspects, err = p.vpcAspects(ctx, aws.ToString(x.VpcId))
+		s.Aspects, err = p.vpcAspects(ctx, r, aws.ToString(x.VpcId))
 		s.Aspects = append(s.Aspects, pipeline.Aspect{Name: "cidr", Wanted: cidr, Seen: aws.ToString(x.CidrBlock)})
 		return s, err
 	}
@@ -58,19 +58,19 @@ func (p *Provider) vpc(r *pipeline.Run, cidr string, brief bool) pipeline.Resour
 
 // vpcAspects reads what a VPC has that no field of it says: its two DNS
 // attributes, and the rules of the default security group that came with it.
-func (p *Provider) vpcAspects(ctx context.Context, id string) ([]pipeline.Aspect, error) {
+func (p *Provider) vpcAspects(ctx context.Context, r *pipeline.Run, id string) ([]pipeline.Aspect, error) {
 	var hostnames, support pipeline.Aspect
 	var rules pipeline.Aspect
 	err := pipeline.All(ctx,
 		func(ctx context.Context) (err error) {
-			hostnames, err = p.vpcAttribute(ctx, id, "DNS host names", ec2types.VpcAttributeNameEnableDnsHostnames)
+			hostnames, err = p.vpcAttribute(ctx, r, id, "DNS host names", ec2types.VpcAttributeNameEnableDnsHostnames)
 			return err
 		},
 		func(ctx context.Context) (err error) {
-			support, err = p.vpcAttribute(ctx, id, "DNS resolution", ec2types.VpcAttributeNameEnableDnsSupport)
+			support, err = p.vpcAttribute(ctx, r, id, "DNS resolution", ec2types.VpcAttributeNameEnableDnsSupport)
 			return err
 		},
-		func(ctx context.Context) (err error) { rules, err = p.defaultGroupAspect(ctx, id); return err },
+		func(ctx context.Context) (err error) { rules, err = p.defaultGroupAspect(ctx, r, id); return err },
 	)
 	if pipeline.Is(err, pipeline.NotFound) {
 		// The VPC answered a moment ago: this says nothing of its existence.
@@ -80,19 +80,31 @@ func (p *Provider) vpcAspects(ctx context.Context, id string) ([]pipeline.Aspect
 	return []pipeline.Aspect{support, hostnames, rules}, err
 }
 
-func (p *Provider) vpcAttribute(ctx context.Context, id, title string, attr ec2types.VpcAttributeName) (pipeline.Aspect, error) {
-	on, err := lookup.Once(ctx, "vpc-attribute "+id+" "+string(attr), func(ctx context.Context) (bool, error) {
+// unknown is what is seen of an attribute that the answer does not carry.
+const unknown = "unknown"
+
+func (p *Provider) vpcAttribute(ctx context.Context, r *pipeline.Run, id, title string, attr ec2types.VpcAttributeName) (pipeline.Aspect, error) {
+	seen, err := lookup.Once(ctx, "vpc-attribute "+id+" "+string(attr), func(ctx context.Context) (string, error) {
 		out, err := p.ec2.DescribeVpcAttribute(ctx, &ec2.DescribeVpcAttributeInput{VpcId: aws.String(id), Attribute: attr})
+		if lacksCall(err) {
+			return unknown, nil
+		}
 		if err != nil {
-			return false, err
+			return "", err
 		}
 		v := out.EnableDnsSupport
 		if attr == ec2types.VpcAttributeNameEnableDnsHostnames {
 			v = out.EnableDnsHostnames
 		}
-		return v != nil && aws.ToBool(v.Value), nil
+		if v == nil || v.Value == nil {
+			return unknown, nil
+		}
+		return onOff(*v.Value), nil
 	})
-	return pipeline.Aspect{Name: title, Wanted: "on", Seen: onOff(on), Set: func(ctx context.Context) error {
+	if seen == unknown && r.Mode == pipeline.Verify {
+		seen = "on" // what cannot be read is not drift
+	}
+	return pipeline.Aspect{Name: title, Wanted: "on", Seen: seen, Set: func(ctx context.Context) error {
 		in := &ec2.ModifyVpcAttributeInput{VpcId: aws.String(id)}
 		yes := &ec2types.AttributeBooleanValue{Value: aws.Bool(true)}
 		if attr == ec2types.VpcAttributeNameEnableDnsHostnames {
@@ -101,6 +113,10 @@ func (p *Provider) vpcAttribute(ctx context.Context, id, title string, attr ec2t
 			in.EnableDnsSupport = yes
 		}
 		_, err := p.ec2.ModifyVpcAttribute(ctx, in)
+		if lacksCall(err) {
+			p.log.WarnContext(ctx, "the cloud does not take a VPC attribute", "attribute", title, "error", err)
+			return nil
+		}
 		return err
 	}}, err
 }
@@ -114,15 +130,23 @@ func onOff(on bool) string {
 
 // defaultGroupAspect wants the VPC's default security group without rules, so
 // that nothing that lands in it by mistake can talk (control NETA-01).
-func (p *Provider) defaultGroupAspect(ctx context.Context, vpcID string) (pipeline.Aspect, error) {
+func (p *Provider) defaultGroupAspect(ctx context.Context, r *pipeline.Run, vpcID string) (pipeline.Aspect, error) {
 	groups, err := lookup.Once(ctx, "default-group "+vpcID, func(ctx context.Context) ([]ec2types.SecurityGroup, error) {
-		return ec2Page[ec2types.SecurityGroup](p.groupPage).all(ctx, filter("vpc-id", vpcID), filter("group-name", "default"))
+		all, err := ec2Page[ec2types.SecurityGroup](p.groupPage).all(ctx, filter("vpc-id", vpcID), filter("group-name", "default"))
+		// Its rules are taken away: a filter that was not heeded must not make
+		// that somebody else's group.
+		return slices.DeleteFunc(all, func(g ec2types.SecurityGroup) bool {
+			return aws.ToString(g.VpcId) != vpcID || aws.ToString(g.GroupName) != "default"
+		}), err
 	})
 	a := pipeline.Aspect{Name: "rules of the default security group", Wanted: "none", Seen: "none"}
 	if err != nil {
 		return a, err
 	}
 	if len(groups) == 0 {
+		if r.Mode != pipeline.Apply || waited(r, "default group of "+vpcID) > r.Consistency {
+			return a, nil // a cloud that gives VPCs no such group: it has no rules either
+		}
 		a.Seen = "group not visible"
 		a.Set = func(context.Context) error {
 			return pipeline.Wait(2*time.Second, "the default security group of %s to become visible", vpcID)
