@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -354,6 +355,92 @@ func testFailedJobsTakeWhatNoFinishedStepUsed(t *testing.T, r *rig) {
 	}
 	if a := r.do(adminToken, "POST", path+"/retry", ""); a.status != 409 {
 		t.Errorf("a retry of a queued job: %d", a.status)
+	}
+}
+
+// TestFailedJobKeepsWhatExists: a pool of which some VMs exist may grow, and a
+// health check may change though the target group has it already.
+func TestFailedJobKeepsWhatExists(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	v := r.create(withLB)
+	c, err := r.ledger.Claim(t.Context(), "w1", 1, ledger.ClaimOptions{})
+	if err != nil || len(c) != 1 {
+		t.Fatalf("claim: %v, %d", err, len(c))
+	}
+	now := time.Now()
+	object := func(kind, key, step string, state job.ObjectStatus) job.Object {
+		return job.Object{JobID: v.ID, Cloud: job.AWS, Account: "1", Region: "us-east-1", Kind: kind, Key: key, ID: kind + key, Name: key, Step: step, State: state, CreatedAt: &now}
+	}
+	j := c[0].Job
+	j.Status, j.Error = job.Failed, &job.Error{Code: "timed-out", Message: "targets are unhealthy", Step: "stepCreateListener"}
+	_, err = r.ledger.Checkpoint(t.Context(), c[0].Lease, ledger.Checkpoint{Job: j, Release: true,
+		Steps: []job.StepState{
+			{Run: 1, Name: "stepCreateVMs", Direction: job.Up, Status: job.StepFailed},
+			{Run: 1, Name: "stepCreateTargetGroup", Direction: job.Up, Status: job.StepDone},
+		},
+		Objects: []job.Object{
+			object("ec2:instance", "vm-1", "stepCreateVMs", job.ObjectCreated), object("ec2:instance", "vm-2", "stepCreateVMs", job.ObjectIntended),
+			object("ec2:subnet", "a", "stepCreateNetwork", job.ObjectRemoved),
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/provisioning-jobs/" + v.ID
+	for _, tc := range []struct {
+		patch  string
+		status int
+		says   string
+		run    int
+	}{
+		{`{"config":{"spec":{"pool":{"count":1}}}}`, 422, "2 VMs exist already", 1},
+		{`{"config":{"spec":{"pool":{"mode":"asg"}}}}`, 422, "stepCreateVMs has used it", 1},
+		{`{"config":{"spec":{"pool":{"count":3}}}}`, 200, "", 1},
+		{`{"config":{"spec":{"loadBalancer":{"healthCheck":{"path":"/up"}}}}}`, 200, "", 2},
+	} {
+		a := r.do(adminToken, "PATCH", path, tc.patch)
+		if a.status != tc.status || !strings.Contains(string(a.body), tc.says) {
+			t.Errorf("%s: %d %s", tc.patch, a.status, a.body)
+		}
+		if got := r.do(adminToken, "GET", path, "").job(t); got.Run != tc.run || got.Status != job.Failed {
+			t.Errorf("%s: run %d, %s", tc.patch, got.Run, got.Status)
+		}
+	}
+}
+
+func TestReferences(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for range 2 {
+		v := r.create(vmJob("twice"))
+		r.do(adminToken, "DELETE", "/provisioning-jobs/"+v.ID, "")
+	}
+	for _, ref := range []string{"twice", "job_"} {
+		if a := r.do(adminToken, "GET", "/provisioning-jobs/"+ref, ""); a.status != 409 || a.problem(t).Code != "ambiguous" || strings.Count(string(a.body), "cancelled") != 2 {
+			t.Errorf("%s: %d %s", ref, a.status, a.body)
+		}
+	}
+	live := r.create(vmJob("twice"))
+	if got := r.do(adminToken, "GET", "/provisioning-jobs/twice", "").job(t); got.ID != live.ID {
+		t.Errorf("a name means the live job: %s", got.ID)
+	}
+	if a := r.do(adminToken, "DELETE", "/provisioning-jobs/twice", ""); a.status != 200 || a.job(t).ID != live.ID {
+		t.Errorf("a change by name: %d %s", a.status, a.body)
+	}
+}
+
+func TestExplainNamesTheWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	v := r.create(vmJob("shop", `"submit":true`))
+	if err := r.ledger.Register(t.Context(), ledger.Worker{ID: "w1", Host: "here"}); err != nil {
+		t.Fatal(err)
+	}
+	r.claim(v.ID)
+	var x provision.Explanation
+	r.do(viewerToken, "GET", "/provisioning-jobs/"+v.ID+"/explain", "").into(t, &x)
+	if x.Worker == nil || x.Worker.ID != "w1" || x.Worker.LastSign == nil || x.Verdict.State != "running" || x.Next[0].What != "Watch it" {
+		t.Errorf("%+v", x)
 	}
 }
 

@@ -75,7 +75,7 @@ func (s *Service) edit(j *job.Job, r PatchRequest, past *history) (note string, 
 		return "", nil, refuse(WrongState, "Duplicate the job with the new values, then tear this one down.",
 			"the job is %s; its name, mode, account, region and labels can be changed only while it is a draft", j.Status)
 	case j.Status == job.Failed && j.Phase != job.PhaseTeardown:
-		if err := editFailed(j, paths, past); err != nil {
+		if err := editFailed(j, spec, paths, past); err != nil {
 			return "", nil, err
 		}
 	case j.Status == job.Completed:
@@ -165,7 +165,7 @@ func (s *Service) history(ctx context.Context, policy access.Policy, ref string)
 }
 
 // editFailed lets a failed job's spec change where no finished step used it.
-func editFailed(j *job.Job, paths []string, past *history) error {
+func editFailed(j *job.Job, spec json.RawMessage, paths []string, past *history) error {
 	if past.version != j.Version {
 		return refuse(WrongState, "Send the request again.", "the job was changed at the same moment")
 	}
@@ -197,12 +197,28 @@ func editFailed(j *job.Job, paths []string, past *history) error {
 				break
 			}
 		}
+		if path == "pool.count" && wantedVMs(j, spec) < made[steps.CreateVMs] {
+			fields = append(fields, job.FieldError{Field: "config.spec.pool.count", Message: fmt.Sprintf("%d VMs exist already, and an edit removes none", made[steps.CreateVMs]),
+				Fix: fmt.Sprintf("use %d or more, or tear the job down", made[steps.CreateVMs])})
+		}
 		forget(&j.Config.InfraConfig, path)
 	}
 	if len(fields) > 0 {
 		return invalid(fields...)
 	}
 	return nil
+}
+
+// wantedVMs is how many VMs a spec asks for; what cannot be read asks for none
+// and is refused where the whole spec is checked.
+func wantedVMs(j *job.Job, spec json.RawMessage) int {
+	c := *j
+	c.Config.Spec = spec
+	s, err := c.VMSpec()
+	if err != nil {
+		return 0
+	}
+	return s.Pool.VMCount()
 }
 
 // countOf reports whether a path is a number of VMs, which may grow while some
