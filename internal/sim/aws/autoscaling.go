@@ -140,6 +140,17 @@ func (s *asgService) checkSubnets(c *reqCtx, list string) (subnets, zones []stri
 	return subnets, zones, nil
 }
 
+// defaultSubnets are the subnets of the default VPC in some zones.
+func (s *asgService) defaultSubnets(c *reqCtx, zones []string) string {
+	var ids []string
+	for _, sub := range inOrder(s.cloud.ec2.in(c.scope()).Subnets) {
+		if sub.DefaultForAz && slices.Contains(zones, sub.Zone) {
+			ids = append(ids, sub.SubnetID)
+		}
+	}
+	return strings.Join(ids, ",")
+}
+
 func (s *asgService) checkTargetGroups(c *reqCtx, arns []string) error {
 	for _, a := range arns {
 		if s.cloud.platform.elb.state.in(c.scope()).Groups[a] == nil {
@@ -193,6 +204,9 @@ func (s *asgService) createGroup(c *reqCtx, in *autoscaling.CreateAutoScalingGro
 	if len(g.Policies) == 0 {
 		g.Policies = []string{"Default"}
 	}
+	if in.MixedInstancesPolicy != nil {
+		return nil, fail(501, "NotImplemented", "Mixed instances policies are not simulated.")
+	}
 	if in.LaunchTemplate == nil {
 		return nil, failValidation("Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
 	}
@@ -203,11 +217,15 @@ func (s *asgService) createGroup(c *reqCtx, in *autoscaling.CreateAutoScalingGro
 		return nil, err
 	}
 	g.Desired = orDefault(in.DesiredCapacity, g.Min)
-	if deref(in.VPCZoneIdentifier) == "" {
+	list := deref(in.VPCZoneIdentifier)
+	if list == "" {
+		list = s.defaultSubnets(c, in.AvailabilityZones)
+	}
+	if list == "" {
 		return nil, failValidation("At least one Availability Zone or VPC Subnet is required.")
 	}
 	var err error
-	if g.Subnets, g.Zones, err = s.checkSubnets(c, *in.VPCZoneIdentifier); err != nil {
+	if g.Subnets, g.Zones, err = s.checkSubnets(c, list); err != nil {
 		return nil, err
 	}
 	if g.Tags, err = checkASGTags(in.Tags); err != nil {

@@ -163,6 +163,8 @@ func (s *iamService) operations() map[string]typedOp {
 		"TagUser": op(s.tagUser), "UntagUser": op(s.untagUser), "ListUserTags": op(s.listUserTags),
 		"AttachUserPolicy": op(s.attachUserPolicy), "DetachUserPolicy": op(s.detachUserPolicy),
 		"ListAttachedUserPolicies": op(s.listAttachedUserPolicies), "ListAccountAliases": op(s.listAccountAliases),
+		"PutUserPolicy": op(s.putUserPolicy), "GetUserPolicy": op(s.getUserPolicy), "DeleteUserPolicy": op(s.deleteUserPolicy),
+		"ListUserPolicies": op(s.listUserPolicies), "ListPolicyVersions": op(s.listPolicyVersions), "ListEntitiesForPolicy": op(s.listEntitiesForPolicy),
 	}
 }
 

@@ -337,3 +337,46 @@ func (s *iamService) listPolicies(c *reqCtx, in *iam.ListPoliciesInput) (*iam.Li
 	page, marker, err := iamPage(c, all, in.Marker, in.MaxItems)
 	return &iam.ListPoliciesOutput{Policies: page, IsTruncated: marker != nil, Marker: marker}, err
 }
+
+func (s *iamService) listPolicyVersions(c *reqCtx, in *iam.ListPolicyVersionsInput) (*iam.ListPolicyVersionsOutput, error) {
+	if err := checkPolicyARN(in.PolicyArn); err != nil {
+		return nil, err
+	}
+	p := s.policy(c, *in.PolicyArn)
+	if p == nil {
+		return nil, fail(404, "NoSuchEntity", "Policy %s was not found.", *in.PolicyArn)
+	}
+	all := []types.PolicyVersion{{VersionId: ptr("v1"), IsDefaultVersion: true, CreateDate: &p.Created}}
+	page, marker, err := iamPage(c, all, in.Marker, in.MaxItems)
+	return &iam.ListPolicyVersionsOutput{Versions: page, IsTruncated: marker != nil, Marker: marker}, err
+}
+
+func (s *iamService) listEntitiesForPolicy(c *reqCtx, in *iam.ListEntitiesForPolicyInput) (*iam.ListEntitiesForPolicyOutput, error) {
+	if err := checkPolicyARN(in.PolicyArn); err != nil {
+		return nil, err
+	}
+	if s.policy(c, *in.PolicyArn) == nil {
+		return nil, fail(404, "NoSuchEntity", "Policy %s was not found.", *in.PolicyArn)
+	}
+	a := s.state.account(c.account)
+	out := &iam.ListEntitiesForPolicyOutput{PolicyRoles: []types.PolicyRole{}, PolicyUsers: []types.PolicyUser{}, PolicyGroups: []types.PolicyGroup{}}
+	carries := func(list []IAMAttachment) bool {
+		for _, at := range list {
+			if at.ARN == *in.PolicyArn {
+				return true
+			}
+		}
+		return false
+	}
+	for _, k := range sortedKeys(a.Roles) {
+		if r := a.Roles[k]; carries(r.Attached) {
+			out.PolicyRoles = append(out.PolicyRoles, types.PolicyRole{RoleName: &r.Name, RoleId: &r.ID})
+		}
+	}
+	for _, k := range sortedKeys(a.Users) {
+		if u := a.Users[k]; carries(u.Attached) {
+			out.PolicyUsers = append(out.PolicyUsers, types.PolicyUser{UserName: &u.Name, UserId: &u.ID})
+		}
+	}
+	return out, nil
+}

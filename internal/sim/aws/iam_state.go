@@ -70,6 +70,7 @@ type IAMUser struct {
 	Created             time.Time
 	Tags                []Tag
 	Attached            []IAMAttachment
+	Inline              map[string]string
 }
 
 func newIAMAccount() *IAMAccount {

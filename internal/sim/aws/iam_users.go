@@ -41,7 +41,7 @@ func (s *iamService) createUser(c *reqCtx, in *iam.CreateUserInput) (*iam.Create
 	if a.Users[key] != nil {
 		return nil, fail(409, "EntityAlreadyExists", "User with name %s already exists.", *in.UserName)
 	}
-	u := &IAMUser{Name: *in.UserName, Path: path, ID: c.uniqueID("AIDA"), ARN: c.globalARN("iam", "user"+path+*in.UserName), Created: c.second(), Tags: tags}
+	u := &IAMUser{Name: *in.UserName, Path: path, ID: c.uniqueID("AIDA"), ARN: c.globalARN("iam", "user"+path+*in.UserName), Created: c.second(), Tags: tags, Attached: []IAMAttachment{}, Inline: map[string]string{}}
 	a.Users[key] = u
 	out := u.sdkUser()
 	out.Tags = iamTags(tags)
@@ -65,6 +65,9 @@ func (s *iamService) deleteUser(c *reqCtx, in *iam.DeleteUserInput) (*iam.Delete
 	}
 	if len(u.Attached) > 0 {
 		return nil, fail(409, "DeleteConflict", "Cannot delete entity, must detach all policies first.")
+	}
+	if len(u.Inline) > 0 {
+		return nil, fail(409, "DeleteConflict", "Cannot delete entity, must delete policies first.")
 	}
 	delete(s.state.account(c.account).Users, strings.ToLower(u.Name))
 	return &iam.DeleteUserOutput{}, nil
@@ -155,4 +158,56 @@ func (s *iamService) listAttachedUserPolicies(c *reqCtx, in *iam.ListAttachedUse
 	}
 	page, marker, err := iamPage(c, all, in.Marker, in.MaxItems)
 	return &iam.ListAttachedUserPoliciesOutput{AttachedPolicies: page, IsTruncated: marker != nil, Marker: marker}, err
+}
+
+func noSuchUserPolicy(name string) error {
+	return fail(404, "NoSuchEntity", "The user policy with name %s cannot be found.", name)
+}
+
+func (s *iamService) putUserPolicy(c *reqCtx, in *iam.PutUserPolicyInput) (*iam.PutUserPolicyOutput, error) {
+	u, err := s.user(c, in.UserName)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkIAMName("policyName", deref(in.PolicyName), 128); err != nil {
+		return nil, err
+	}
+	if err := checkPermissionPolicy(deref(in.PolicyDocument)); err != nil {
+		return nil, err
+	}
+	u.Inline[*in.PolicyName] = *in.PolicyDocument
+	return &iam.PutUserPolicyOutput{}, nil
+}
+
+func (s *iamService) getUserPolicy(c *reqCtx, in *iam.GetUserPolicyInput) (*iam.GetUserPolicyOutput, error) {
+	u, err := s.user(c, in.UserName)
+	if err != nil {
+		return nil, err
+	}
+	doc, ok := u.Inline[deref(in.PolicyName)]
+	if !ok {
+		return nil, noSuchUserPolicy(deref(in.PolicyName))
+	}
+	return &iam.GetUserPolicyOutput{UserName: &u.Name, PolicyName: in.PolicyName, PolicyDocument: encodePolicy(doc)}, nil
+}
+
+func (s *iamService) deleteUserPolicy(c *reqCtx, in *iam.DeleteUserPolicyInput) (*iam.DeleteUserPolicyOutput, error) {
+	u, err := s.user(c, in.UserName)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := u.Inline[deref(in.PolicyName)]; !ok {
+		return nil, noSuchUserPolicy(deref(in.PolicyName))
+	}
+	delete(u.Inline, *in.PolicyName)
+	return &iam.DeleteUserPolicyOutput{}, nil
+}
+
+func (s *iamService) listUserPolicies(c *reqCtx, in *iam.ListUserPoliciesInput) (*iam.ListUserPoliciesOutput, error) {
+	u, err := s.user(c, in.UserName)
+	if err != nil {
+		return nil, err
+	}
+	page, marker, err := iamPage(c, sortedKeys(u.Inline), in.Marker, in.MaxItems)
+	return &iam.ListUserPoliciesOutput{PolicyNames: page, IsTruncated: marker != nil, Marker: marker}, err
 }

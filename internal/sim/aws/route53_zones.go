@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/route53"
@@ -55,7 +54,7 @@ func (s *r53Service) createHostedZone(c *reqCtx, in *route53.CreateHostedZoneInp
 		return nil, fail(400, "InvalidInput", "When you're creating a private hosted zone (when you specify true for PrivateZone), you must also specify values for VPCId and VPCRegion.")
 	}
 	z.ID = c.w.ID("Z0", 19, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
-	z.NameServers = nameServers(c, z.Private)
+	z.NameServers = nameServers(c, z)
 	s.addApex(z)
 	a.Zones[z.ID], a.References[ref] = z, z.ID
 	c.Make(z.ID)
@@ -69,12 +68,12 @@ func (s *r53Service) createHostedZone(c *reqCtx, in *route53.CreateHostedZoneInp
 }
 
 // nameServers picks the four name servers of a zone. All private zones have the same.
-func nameServers(c *reqCtx, private bool) []string {
+func nameServers(c *reqCtx, z *HostedZone) []string {
 	out := make([]string, 4)
 	for i, tld := range []string{"co.uk", "com", "org", "net"} {
 		n, base := 0, []int{1536, 0, 1024, 512}[i]
-		if !private {
-			n = int(c.w.Fraction("ns", c.call.Params, tld, strconv.Itoa(i)) * 512)
+		if !z.Private {
+			n = int(c.w.Fraction("ns", z.ID, tld) * 512)
 		}
 		out[i] = fmt.Sprintf("ns-%d.awsdns-%02d.%s", base+n, n/8, tld)
 	}
@@ -129,7 +128,9 @@ func (s *r53Service) zonePage(c *reqCtx, all []*HostedZone, start int, maxItems 
 	if limit < 1 {
 		return nil, nil, 0, fail(400, "InvalidInput", "maxitems must be a positive number")
 	}
-	token := encodeToken(start)
+	// A marker is the ID of a zone and cannot tell that the page before was empty, so that empty pages by chance are left
+	// to the other services; the fault page makes them here too.
+	token := encodeToken(start) + emptyMark
 	cut, more, err := pageOf(c, all, &token, int(min(limit, 100)))
 	if err != nil {
 		return nil, nil, 0, fail(400, "InvalidInput", "invalid marker")
