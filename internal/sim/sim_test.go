@@ -218,7 +218,7 @@ func TestHookPhases(t *testing.T) {
 	s := newShop(Options{})
 	var seen []string
 	s.w.OnCall(func(p Phase, c *Call) error {
-		seen = append(seen, fmt.Sprint(p, c.Operation, c.Mutating, c.Resources))
+		seen = append(seen, fmt.Sprintln(p, c.Operation, c.Mutating, c.Resources))
 		if c.Params == "id=b" {
 			return errors.New("crash")
 		}
@@ -227,7 +227,7 @@ func TestHookPhases(t *testing.T) {
 	if s.order(t, "a") != "" || s.order(t, "b") != "cut" {
 		t.Error("the hook's error did not cut the call")
 	}
-	want := []string{"0 CreateOrder true []", "1 CreateOrder true [a]", "0 CreateOrder true []"}
+	want := []string{"0 CreateOrder true []\n", "1 CreateOrder true [a]\n", "0 CreateOrder true []\n"}
 	if d := cmp.Diff(want, seen); d != "" {
 		t.Error(d)
 	}
