@@ -75,30 +75,31 @@ type flagValues struct {
 	set                                       func(name string) bool
 }
 
-func (a *app) configDir() (string, error) {
+// configDir is where the user's configuration is; "" if no home is known.
+func (a *app) configDir() string {
 	if d := a.getenv("ZOPDAY_CONFIG_DIR"); d != "" {
-		return d, nil
+		return d
 	}
 	if d := a.getenv("XDG_CONFIG_HOME"); d != "" && filepath.IsAbs(d) {
-		return filepath.Join(d, "zopday"), nil
+		return filepath.Join(d, "zopday")
 	}
 	home := a.getenv("HOME")
 	if runtime.GOOS == "windows" {
 		if d := a.getenv("APPDATA"); d != "" {
-			return filepath.Join(d, "zopday"), nil
+			return filepath.Join(d, "zopday")
 		}
 		home = a.getenv("USERPROFILE")
 	}
 	if home == "" {
-		return "", errors.New("no home directory is known; set ZOPDAY_CONFIG_DIR")
+		return ""
 	}
-	return filepath.Join(home, ".config", "zopday"), nil
+	return filepath.Join(home, ".config", "zopday")
 }
 
 // resolveSettings reads everything once.
 func (a *app) resolveSettings(f flagValues) (settings, error) {
 	var s settings
-	project, projectPath, err := a.readProject()
+	project, err := a.readProject()
 	if err != nil {
 		return s, err
 	}
@@ -175,40 +176,42 @@ func fromBool(b *bool, origin string) setting {
 	return setting{fmt.Sprint(*b), origin}
 }
 
-// readProject reads ./.zopday.yaml.
-func (a *app) readProject() (projectConfig, string, error) {
+// projectPath is the project file, in the working directory.
+const projectPath = "./.zopday.yaml"
+
+// readProject reads it.
+func (a *app) readProject() (projectConfig, error) {
 	var p projectConfig
-	const path = "./.zopday.yaml"
 	b, err := os.ReadFile(filepath.Join(a.dir, ".zopday.yaml"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return p, path, nil
+		return p, nil
 	}
 	if err != nil {
-		return p, path, fmt.Errorf("%s: %w", path, err)
+		return p, fmt.Errorf("%s: %w", projectPath, err)
 	}
 	var keys map[string]any
 	if err := yaml.Unmarshal(b, &keys); err != nil {
-		return p, path, &usageError{msg: fmt.Sprintf("%s: %v", path, yamlProblem(err))}
+		return p, &usageError{msg: fmt.Sprintf("%s: %v", projectPath, yamlProblem(err))}
 	}
 	for k := range keys {
 		if l := strings.ToLower(k); l == "server" || strings.HasPrefix(l, "token") || strings.HasPrefix(l, "context") || l == "currentcontext" {
-			return p, path, &usageError{
-				msg:  fmt.Sprintf("%s sets %q; a project file may only give defaults for flags, never a server or a token", path, k),
+			return p, &usageError{
+				msg:  fmt.Sprintf("%s sets %q; a project file may only give defaults for flags, never a server or a token", projectPath, k),
 				hint: "Put it into a context of your own configuration: zopday login",
 			}
 		}
 	}
 	if err := yaml.UnmarshalStrict(b, &p); err != nil {
-		return p, path, &usageError{msg: fmt.Sprintf("%s: %v", path, yamlProblem(err))}
+		return p, &usageError{msg: fmt.Sprintf("%s: %v", projectPath, yamlProblem(err))}
 	}
-	return p, path, nil
+	return p, nil
 }
 
 func (a *app) readUser() (userConfig, string, error) {
 	var u userConfig
-	dir, err := a.configDir()
-	if err != nil {
-		return u, "", nil // without a home there is no configuration, and that is no error
+	dir := a.configDir()
+	if dir == "" {
+		return u, "", nil
 	}
 	path := filepath.Join(dir, "config.yaml")
 	b, err := os.ReadFile(path)

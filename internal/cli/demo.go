@@ -166,6 +166,8 @@ func (a *app) demo(ctx context.Context, d document, so SimOptions) (t tally, err
 			err = cerr
 		}
 	}()
+	a.tell("A simulated AWS at %s and a provisioner at %s, both new. Simulated time runs %g times as fast; nothing leaves this machine.",
+		st.sim.AWS().URL, st.client.Server(), so.TimeScale)
 	a.chapter("Create %s   %s", d.text("name"), d.from)
 	j, createErr := a.demoCreate(ctx, st, d)
 	if j.ID == "" {
@@ -195,8 +197,8 @@ func (a *app) raise(ctx context.Context, d *document, so SimOptions) (*stage, fu
 		cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 		defer cancel()
 		var errs []error
-		for i := len(closers) - 1; i >= 0; i-- {
-			errs = append(errs, closers[i](cctx))
+		for _, end := range slices.Backward(closers) {
+			errs = append(errs, end(cctx))
 		}
 		return errors.Join(errs...)
 	}

@@ -103,15 +103,9 @@ func (a *app) diagnose(ctx context.Context) ([]finding, error) {
 	if resp != nil {
 		found = append(found, checkClock(resp.Header.Get("Date"), sent, a.now()))
 	}
-	firstErr := err
-	for _, check := range []func(context.Context, *client.Client) (finding, error){a.checkVersion, a.checkToken, a.checkAccounts} {
-		f, err := check(rctx, c)
-		found = append(found, f)
-		if firstErr == nil {
-			firstErr = err
-		}
-	}
-	return found, firstErr
+	tokenFinding, terr := a.checkToken(rctx, c)
+	found = append(found, a.checkVersion(rctx, c), tokenFinding, a.checkAccounts(rctx, c))
+	return found, errors.Join(err, terr)
 }
 
 func checkClock(date string, sent, got time.Time) finding {
@@ -127,16 +121,16 @@ func checkClock(date string, sent, got time.Time) finding {
 	return finding{Check: "clock", Status: "ok", Message: "this machine and the server agree within a few seconds"}
 }
 
-func (a *app) checkVersion(ctx context.Context, c *client.Client) (finding, error) {
+func (a *app) checkVersion(ctx context.Context, c *client.Client) finding {
 	theirs, err := c.Version(ctx)
 	ours := Version()
 	switch {
 	case err != nil:
-		return finding{"version", "warning", "the server does not tell its version", "check that the address is that of a ZopDay provisioner"}, nil
+		return finding{"version", "warning", "the server does not tell its version", "check that the address is that of a ZopDay provisioner"}
 	case theirs != ours:
-		return finding{"version", "warning", fmt.Sprintf("this is %s, the server is %s", ours, theirs), "use the same version on both sides"}, nil
+		return finding{"version", "warning", fmt.Sprintf("this is %s, the server is %s", ours, theirs), "use the same version on both sides"}
 	}
-	return finding{Check: "version", Status: "ok", Message: ours + " on both sides"}, nil
+	return finding{Check: "version", Status: "ok", Message: ours + " on both sides"}
 }
 
 func (a *app) checkToken(ctx context.Context, c *client.Client) (finding, error) {
@@ -150,14 +144,15 @@ func (a *app) checkToken(ctx context.Context, c *client.Client) (finding, error)
 	return finding{"token", "fails", err.Error(), "it is from " + a.cfg.Token.Origin}, err
 }
 
-func (a *app) checkAccounts(ctx context.Context, c *client.Client) (finding, error) {
+func (a *app) checkAccounts(ctx context.Context, c *client.Client) finding {
+	const check = "cloud accounts"
 	resp, err := c.Do(ctx, http.MethodGet, "/cloud-accounts", nil, nil, nil)
 	if err != nil {
-		return finding{Check: "cloud accounts", Status: "not checked", Message: "this server does not list them; zopday jobs create -f FILE --dry-run asks the cloud"}, nil
+		return finding{Check: check, Status: "not checked", Message: "this server does not list them; zopday jobs create -f FILE --dry-run asks the cloud"}
 	}
 	var accounts []struct{ ID, Provider string }
 	if err := resp.Data(&accounts); err != nil {
-		return finding{"cloud accounts", "warning", err.Error(), ""}, nil
+		return finding{check, "warning", err.Error(), ""}
 	}
-	return finding{Check: "cloud accounts", Status: "ok", Message: plurals(len(accounts), "account", "accounts")}, nil
+	return finding{Check: check, Status: "ok", Message: plurals(len(accounts), "account", "accounts")}
 }

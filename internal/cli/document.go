@@ -3,8 +3,11 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,7 +84,8 @@ func readFile(path string) ([]byte, error) {
 // pathless is an error of the file system without the path, which the message
 // names already.
 func pathless(err error) error {
-	if pe, ok := err.(*os.PathError); ok {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
 		return pe.Err
 	}
 	return err
@@ -147,12 +151,8 @@ func splitYAML(b []byte) [][]byte {
 // json is the document as the API takes it.
 func (d document) json(extra map[string]any) ([]byte, error) {
 	out := map[string]any{}
-	for k, v := range d.body {
-		out[k] = v
-	}
-	for k, v := range extra {
-		out[k] = v
-	}
+	maps.Copy(out, d.body)
+	maps.Copy(out, extra)
 	return json.Marshal(out)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,9 +93,7 @@ func TestExitCodes(t *testing.T) {
 				c.set(f)
 			}
 			r := run(t, f)
-			for k, v := range c.env {
-				r.env[k] = v
-			}
+			maps.Copy(r.env, c.env)
 			got := r.do(c.args...)
 			if got.code != c.code {
 				t.Errorf("exit code %d, want %d\nstdout: %s\nstderr: %s", got.code, c.code, got.out, got.err)

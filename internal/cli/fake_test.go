@@ -93,7 +93,7 @@ func (f *fakeAPI) serve(w http.ResponseWriter, r *http.Request) {
 		f.problem(w, client.Problem{Type: "/problems/unauthenticated", Code: "unauthenticated", Title: "Not signed in", Status: 401, Detail: "the request carries no valid token"})
 	case refused:
 		f.problem(w, p)
-	case r.URL.Path == "/provisioning-jobs" && r.Method == "GET":
+	case r.URL.Path == "/provisioning-jobs" && r.Method == http.MethodGet:
 		f.mu.Lock()
 		list := []client.Job{}
 		for _, id := range sortedKeys(f.jobs) {
@@ -104,7 +104,7 @@ func (f *fakeAPI) serve(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/provisioning-jobs":
 		f.create(w, body)
 	case r.URL.Path == "/zopday":
-		w.WriteHeader(200)
+		w.WriteHeader(http.StatusOK)
 	case r.URL.Path == "/provisioning-jobs/plan":
 		f.answer(w, 200, map[string]any{"data": f.plan})
 	case r.URL.Path == "/readyz":
@@ -144,10 +144,10 @@ func (f *fakeAPI) job(w http.ResponseWriter, r *http.Request, ref, sub string) {
 		f.problem(w, client.Problem{Type: "/problems/not-found", Code: "not-found", Title: "Not found", Status: 404, Detail: "there is no such job in your organisation", RequestID: "req_9f"})
 		return
 	}
-	if r.Method == "DELETE" && f.onDelete != nil {
+	if r.Method == http.MethodDelete && f.onDelete != nil {
 		f.onDelete(j)
 	}
-	if r.Method == "POST" && sub == "retry" {
+	if r.Method == http.MethodPost && sub == "retry" {
 		j.Status = job.Queued
 	}
 	now := *j

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -155,8 +156,7 @@ func (a *app) whatGoes(ctx context.Context, c *client.Client, j *client.Job) (li
 	if err != nil {
 		return nil, 0, err
 	}
-	for i := len(x.Objects) - 1; i >= 0; i-- {
-		o := x.Objects[i]
+	for _, o := range slices.Backward(x.Objects) {
 		switch o.State {
 		case job.ObjectCreated:
 			list = append(list, fmt.Sprintf("deleted      %s  %s  %s", o.Kind, o.Name, o.ID))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -134,9 +135,7 @@ func problemDocument(err error) []byte {
 	}
 	var more interface{ problemMembers() map[string]any }
 	if errors.As(err, &more) {
-		for k, v := range more.problemMembers() {
-			doc[k] = v
-		}
+		maps.Copy(doc, more.problemMembers())
 	}
 	var use *usageError
 	if errors.As(err, &use) && use.hint != "" {

@@ -92,13 +92,3 @@ func (s *screen) home(cols int) string {
 	}
 	return fmt.Sprintf("\r\x1b[%dA", rows)
 }
-
-// clear takes the lines away.
-func (s *screen) clear() {
-	if len(s.drawn) == 0 {
-		return
-	}
-	cols, _ := s.term.size()
-	fmt.Fprint(s.w, s.home(cols)+"\x1b[J")
-	s.drawn, s.last = nil, ""
-}

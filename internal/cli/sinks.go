@@ -28,10 +28,9 @@ type lineSink struct {
 	term terminal
 	now  func() time.Time
 
-	job    *client.Job
-	spoke  time.Time
-	prev   string // the last wait told, which is not told twice
-	ending string
+	job   *client.Job
+	spoke time.Time
+	prev  string // the last wait told, which is not told twice
 }
 
 func (s *lineSink) print(t time.Time, text string) {
@@ -142,7 +141,6 @@ type liveSink struct {
 	away    error
 	asOf    time.Time
 	frame   int
-	shown   time.Time // when the lines were last drawn
 }
 
 // shownObjects is how many of the newest objects are shown.

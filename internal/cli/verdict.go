@@ -38,21 +38,6 @@ func (t terminal) badge(j *client.Job) (sign, word string, p paint) {
 	return t.glyph(g), word, p
 }
 
-// current is the step at work, or the one that failed.
-func current(j *client.Job) *client.Step {
-	for i := range j.Steps {
-		if s := &j.Steps[i]; s.Status != job.StepDone && s.Status != job.StepPending {
-			return s
-		}
-	}
-	for i := range j.Steps {
-		if j.Steps[i].Name == j.CurrentStep && j.Steps[i].Status != job.StepDone {
-			return &j.Steps[i]
-		}
-	}
-	return nil
-}
-
 // counts is "4/7": the step at work among all of this run.
 func counts(j *client.Job) string {
 	if len(j.Steps) == 0 {
@@ -64,7 +49,7 @@ func counts(j *client.Job) string {
 			done++
 		}
 	}
-	if ended(j.Status) {
+	if j.Status == job.Completed || j.Status == job.Cancelled {
 		return fmt.Sprintf("%d/%d", done, len(j.Steps))
 	}
 	return fmt.Sprintf("%d/%d", min(done+1, len(j.Steps)), len(j.Steps))

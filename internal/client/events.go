@@ -159,11 +159,7 @@ func (m *message) decode() (job.Event, bool) {
 }
 
 func jobPath(id string, more ...string) string {
-	p := "/provisioning-jobs/" + escape(id)
-	for _, m := range more {
-		p += "/" + m
-	}
-	return p
+	return strings.Join(append([]string{"/provisioning-jobs", escape(id)}, more...), "/")
 }
 
 // escape keeps what a person typed as an ID inside one path segment.
