@@ -271,7 +271,7 @@ func (p *Provider) deleteGroup(ctx context.Context, r *pipeline.Run, x pipeline.
 	}
 	freed, foreign, serr := p.unlink(ctx, r.Job.ID, id)
 	if serr != nil {
-		return serr
+		return unlessLacking(serr, err)
 	}
 	if len(foreign) > 0 {
 		return &pipeline.BlockedError{What: x.String() + " (" + id + ")", Err: err,
@@ -284,10 +284,19 @@ func (p *Provider) deleteGroup(ctx context.Context, r *pipeline.Run, x pipeline.
 	}
 	by, berr := p.interfaceBlockers(ctx, r, "it", filter("group-id", id))
 	if berr != nil {
-		return berr
+		return unlessLacking(berr, err)
 	}
 	if by != "" {
 		return &pipeline.BlockedError{What: x.String() + " (" + id + ")", By: by, Err: err}
+	}
+	return err
+}
+
+// unlessLacking is why a look for what is in the way failed, or the refusal
+// itself on a cloud that cannot be asked.
+func unlessLacking(err, refusal error) error {
+	if lacksCall(plain(err)) {
+		return refusal
 	}
 	return err
 }

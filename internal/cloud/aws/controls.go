@@ -89,10 +89,11 @@ func (c *controls) template(ctx context.Context) error {
 	if c.infra.LaunchTemplateID == "" {
 		return nil
 	}
-	data, err := c.p.defaultVersion(ctx, c.infra.LaunchTemplateID)
+	version, err := c.p.defaultVersion(ctx, c.infra.LaunchTemplateID)
 	if err != nil {
 		return err
 	}
+	data := version.LaunchTemplateData
 	tokens, hops := "optional", "not set"
 	if m := data.MetadataOptions; m != nil {
 		tokens, hops = string(m.HttpTokens), fmt.Sprint(aws.ToInt32(m.HttpPutResponseHopLimit))

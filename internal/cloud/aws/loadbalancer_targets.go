@@ -153,8 +153,13 @@ func (p *Provider) targetGroup(r *pipeline.Run, lb job.LoadBalancer, leaving boo
 		if leaving {
 			return s, nil
 		}
-		s.Aspects = append(s.Aspects, p.healthCheckAspect(g, in), pipeline.Aspect{Name: "protocol and port",
-			Wanted: fmt.Sprintf("%s %d", in.Protocol, aws.ToInt32(in.Port)), Seen: fmt.Sprintf("%s %d", g.Protocol, aws.ToInt32(g.Port))})
+		if g.HealthCheckPath != nil && g.HealthCheckPort != nil { // else they are not reported
+			s.Aspects = append(s.Aspects, p.healthCheckAspect(g, in))
+		}
+		if g.Port != nil {
+			s.Aspects = append(s.Aspects, pipeline.Aspect{Name: "protocol and port",
+				Wanted: fmt.Sprintf("%s %d", in.Protocol, aws.ToInt32(in.Port)), Seen: fmt.Sprintf("%s %d", g.Protocol, aws.ToInt32(g.Port))})
+		}
 		targets, err := p.targetsAspect(ctx, r, arn)
 		if err != nil {
 			return s, err

@@ -87,7 +87,7 @@ func (s *scan) found(kind, id, name string) {
 // readable is nil for a kind that the cloud does not have at all. Any other
 // error fails the scan: what could not be looked at is not proved gone.
 func (s *scan) readable(ctx context.Context, kind string, err error) error {
-	if err = plain(err); pipeline.Is(err, pipeline.Invalid) {
+	if err = plain(err); lacksCall(err) {
 		s.p.log.WarnContext(ctx, "the cloud does not list this kind", "kind", kind, "error", err)
 		return nil
 	}

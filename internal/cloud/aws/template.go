@@ -5,10 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -171,7 +171,7 @@ func (p *Provider) launchTemplateResource(r *pipeline.Run, data *ec2types.Reques
 			if r.Down || data == nil {
 				return pipeline.Seen{Status: pipeline.Ready}, nil
 			}
-			aspects, err := p.templateAspects(ctx, aws.ToString(t.LaunchTemplateId), data)
+			aspects, err := p.templateAspects(ctx, r.Mode, aws.ToString(t.LaunchTemplateId), data)
 			return pipeline.Seen{Status: pipeline.Ready, Aspects: aspects}, err
 		},
 	}.resource()
@@ -184,7 +184,7 @@ func (p *Provider) launchTemplateResource(r *pipeline.Run, data *ec2types.Reques
 	x.Tokened = true
 	x.Create = func(ctx context.Context, token string) (pipeline.Seen, error) {
 		out, err := p.ec2.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{
-			LaunchTemplateName: aws.String(templateName), ClientToken: aws.String(token), LaunchTemplateData: data,
+			LaunchTemplateName: aws.String(templateName), ClientToken: aws.String(token), LaunchTemplateData: data, VersionDescription: aws.String(describe(data)),
 			TagSpecifications: ec2Specs(marks, ec2types.ResourceTypeLaunchTemplate),
 		})
 		if pipeline.Is(err, pipeline.Exists) {
@@ -223,37 +223,54 @@ func (p *Provider) templateTaken(ctx context.Context, r *pipeline.Run, templateN
 	return exists
 }
 
-// templateAspects compares the default version with what is wanted. Versions
-// never change: what differs is put right by a new one.
-func (p *Provider) templateAspects(ctx context.Context, id string, want *ec2types.RequestLaunchTemplateData) ([]pipeline.Aspect, error) {
-	have, err := p.defaultVersion(ctx, id)
+// describe is a version's description: a digest of what was asked for. By it a
+// later pass knows whether the spec has changed since, without relying on how
+// the cloud repeats every field.
+func describe(data *ec2types.RequestLaunchTemplateData) string {
+	text, err := json.Marshal(data)
+	if err != nil {
+		panic("launch template data is no JSON: " + err.Error()) // a programming error: it is plain data
+	}
+	sum := sha256.Sum256(text)
+	return "sha256 " + hex.EncodeToString(sum[:16])
+}
+
+// templateAspects compares the default version with what is wanted: field by
+// field in a verify, by its digest otherwise. Versions never change: one that
+// differs is put right by a new one.
+func (p *Provider) templateAspects(ctx context.Context, mode pipeline.Mode, id string, want *ec2types.RequestLaunchTemplateData) ([]pipeline.Aspect, error) {
+	v, err := p.defaultVersion(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	renew := sync.OnceValue(func() error { return p.newVersion(ctx, id, want) })
-	aspects := compareTemplate(want, have)
-	for i := range aspects {
-		aspects[i].Set = func(context.Context) error { return renew() }
+	if mode == pipeline.Verify {
+		return compareTemplate(want, v.LaunchTemplateData), nil
 	}
-	return aspects, nil
+	seen := aws.ToString(v.VersionDescription)
+	if seen == "" {
+		return nil, nil // somebody's own version, or a cloud that keeps no descriptions
+	}
+	return []pipeline.Aspect{{Name: "default version", Wanted: describe(want), Seen: seen, Set: func(ctx context.Context) error { return p.newVersion(ctx, id, want) }}}, nil
 }
 
 // defaultVersion is what a VM started now would get.
-func (p *Provider) defaultVersion(ctx context.Context, id string) (*ec2types.ResponseLaunchTemplateData, error) {
-	return lookup.Once(ctx, kindLaunchTemplate+" default of "+id, func(ctx context.Context) (*ec2types.ResponseLaunchTemplateData, error) {
+func (p *Provider) defaultVersion(ctx context.Context, id string) (ec2types.LaunchTemplateVersion, error) {
+	return lookup.Once(ctx, kindLaunchTemplate+" default of "+id, func(ctx context.Context) (ec2types.LaunchTemplateVersion, error) {
 		out, err := p.ec2.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: aws.String(id), Versions: []string{templateVersion}})
 		if err != nil {
-			return nil, err
+			return ec2types.LaunchTemplateVersion{}, err
 		}
 		if len(out.LaunchTemplateVersions) == 0 || out.LaunchTemplateVersions[0].LaunchTemplateData == nil {
-			return nil, absent("EC2", "DescribeLaunchTemplateVersions", "the default version of launch template "+id)
+			return ec2types.LaunchTemplateVersion{}, absent("EC2", "DescribeLaunchTemplateVersions", "the default version of launch template "+id)
 		}
-		return out.LaunchTemplateVersions[0].LaunchTemplateData, nil
+		return out.LaunchTemplateVersions[0], nil
 	})
 }
 
 func (p *Provider) newVersion(ctx context.Context, id string, data *ec2types.RequestLaunchTemplateData) error {
-	out, err := p.ec2.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{LaunchTemplateId: aws.String(id), LaunchTemplateData: data})
+	out, err := p.ec2.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{
+		LaunchTemplateId: aws.String(id), LaunchTemplateData: data, VersionDescription: aws.String(describe(data)),
+	})
 	if err != nil {
 		return err
 	}
@@ -310,7 +327,9 @@ func compareTemplate(want *ec2types.RequestLaunchTemplateData, have *ec2types.Re
 			public = yesNo(*n.AssociatePublicIpAddress)
 		}
 	}
-	add("security groups", strings.Join(want.NetworkInterfaces[0].Groups, ", "), strings.Join(groups, ", "))
+	if len(groups) > 0 || len(have.NetworkInterfaces) == 0 { // else they are not reported
+		add("security groups", strings.Join(want.NetworkInterfaces[0].Groups, ", "), or(strings.Join(groups, ", "), "the VPC's default"))
+	}
 	add("public address", "no", public)
 	return out
 }
