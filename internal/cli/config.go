@@ -235,7 +235,7 @@ func (a *app) findToken(f flagValues, cur serverContext, inContext string) (sett
 	if file.Value == "" {
 		if t := a.fromEnv("ZOPDAY_TOKEN"); t.Value != "" {
 			t.Value = strings.TrimSpace(t.Value)
-			return t, nil
+			return t, checkToken(t.Value, t.Origin)
 		}
 		file = pick(a.fromEnv("ZOPDAY_TOKEN_FILE"), setting{cur.TokenFile, inContext})
 	}
@@ -246,7 +246,18 @@ func (a *app) findToken(f flagValues, cur serverContext, inContext string) (sett
 	if err != nil {
 		return setting{Origin: file.Origin}, err
 	}
-	return setting{token, fmt.Sprintf("file %s (%s)", file.Value, file.Origin)}, nil
+	origin := fmt.Sprintf("file %s (%s)", file.Value, file.Origin)
+	return setting{token, origin}, checkToken(token, origin)
+}
+
+// checkToken refuses what a header cannot carry. The token itself is not shown.
+func checkToken(token, origin string) error {
+	for _, r := range token {
+		if r <= ' ' || r > '~' {
+			return usagef("the token (from %s) has characters that a token cannot have; is it something else?", origin)
+		}
+	}
+	return nil
 }
 
 // readTokenFile reads a token; a file that others can read is refused.

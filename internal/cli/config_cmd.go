@@ -151,6 +151,9 @@ func (a *app) login(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
+	if err := checkToken(token, "what was typed"); err != nil {
+		return err
+	}
 	a.cfg.Token, a.cfg.tokenErr = setting{token, "what was typed"}, nil
 	c, err := a.connect()
 	if err != nil {

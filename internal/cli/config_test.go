@@ -121,6 +121,11 @@ func TestTokenFile(t *testing.T) {
 			t.Errorf("%s: the token is shown", c.file)
 		}
 	}
+	garbled := run(t, f)
+	garbled.env["ZOPDAY_TOKEN"] = "two words"
+	if got := garbled.do("jobs", "list"); got.code != exitUsage || strings.Contains(got.err, "two words") {
+		t.Errorf("a garbled token: exit code %d: %s", got.code, got.err)
+	}
 	// What needs no token does not mind.
 	r := run(t, f)
 	r.env["ZOPDAY_TOKEN_FILE"], r.env["ZOPDAY_TOKEN"] = open, ""
