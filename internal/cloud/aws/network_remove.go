@@ -62,6 +62,7 @@ func (p *Provider) RemoveNetwork(ctx context.Context, r *pipeline.Run) error {
 		slices.Concat(nats, private),
 		slices.Concat(addresses, public),
 		append(tables, gateway),
+		{func(ctx context.Context) error { return p.removeLeftBehind(ctx, r, vpcID) }},
 		{func(ctx context.Context) error { return r.Remove(ctx, vpc) }},
 	} {
 		if err := pipeline.All(ctx, stage...); err != nil {

@@ -113,18 +113,18 @@ func (c *checker) findImage(ctx context.Context, image, arch string) (img ec2typ
 	if !c.foreignEndpoint() {
 		return img, "", err
 	}
-	// An emulator's catalogue is small and old: anything of the same maker will do there.
+	// An emulator's catalogue is small and old: what is of the same maker will do
+	// there, or what is there at all, since it starts no machine from it.
 	prefix, _, _ := strings.Cut(source.names(arch)[0], "-")
 	img, ferr := c.newestImage(ctx, source.owners, prefix+"*", arch)
+	if ferr != nil && !stops(ctx, ferr) {
+		img, ferr = c.newestImage(ctx, nil, "*", arch)
+	}
 	if ferr != nil {
 		return img, "", err
 	}
 	return img, fmt.Sprintf("this endpoint has no %s for %s; %s (%s) is taken instead", image, arch, deref(img.ImageId), deref(img.Name)), nil
 }
-
-// foreignEndpoint reports whether EC2 is spoken to at an address of somebody's
-// choice, such as an emulator's.
-func (p *Provider) foreignEndpoint() bool { return p.ec2.Options().BaseEndpoint != nil }
 
 func (p *Provider) imageByID(ctx context.Context, id string) (ec2types.Image, error) {
 	out, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{id}, IncludeDeprecated: aws.Bool(true)})
@@ -152,6 +152,10 @@ func (p *Provider) newestImage(ctx context.Context, owners []string, pattern, ar
 	if err != nil {
 		return ec2types.Image{}, err
 	}
+	// An endpoint that does not heed the filters answers with everything.
+	all = slices.DeleteFunc(all, func(i ec2types.Image) bool {
+		return i.Name != nil && !matches(pattern, *i.Name) || i.Architecture != "" && string(i.Architecture) != awsArch(arch)
+	})
 	if len(all) == 0 {
 		return ec2types.Image{}, absent("EC2", "DescribeImages", "an image named "+pattern)
 	}

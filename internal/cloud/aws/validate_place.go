@@ -50,6 +50,9 @@ func (c *checker) place(ctx context.Context) ([]cloud.Check, error) {
 	switch {
 	case err != nil && stops(ctx, err):
 		return nil, err
+	case err == nil && len(offers) == 0 && c.spec.Pool.InstanceType == "" && c.foreignEndpoint():
+		err = absent("EC2", "DescribeInstanceTypeOfferings", "an offer of any current type")
+		fallthrough
 	case err != nil:
 		// Nothing is known of the offers: the first candidate, and any zones.
 		out = append(out, unchecked("instance type in zones", field, err))

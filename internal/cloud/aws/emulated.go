@@ -1,0 +1,69 @@
+package aws
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/pipeline"
+)
+
+// foreignEndpoint reports whether EC2 is spoken to at an address of somebody's
+// choice, such as an emulator's.
+func (p *Provider) foreignEndpoint() bool { return p.ec2.Options().BaseEndpoint != nil }
+
+// removeLeftBehind removes the network interfaces that an emulator keeps when
+// it deletes what they belong to. EC2 itself takes them away, and does not
+// delete a subnet before; so nothing is asked there. Only what nobody else can
+// have made is touched: the interface that one of the job's NAT gateways says
+// is its own, and the primary interfaces of the job's VMs. It is tried and not
+// insisted on: what is in the way makes the VPC's deletion say so.
+func (p *Provider) removeLeftBehind(ctx context.Context, r *pipeline.Run, vpcID string) error {
+	if !p.foreignEndpoint() || vpcID == "" {
+		return nil
+	}
+	found, err := ec2Page[ec2types.NetworkInterface](p.interfacePage).all(ctx, filter("vpc-id", vpcID))
+	if err != nil || len(found) == 0 {
+		return ctx.Err()
+	}
+	gateways, err := p.natGateways().Owned(ctx)
+	if err != nil {
+		return ctx.Err()
+	}
+	gone := map[string]bool{} // the job's own that are gone, by ID
+	for _, g := range gateways {
+		for _, a := range g.NatGatewayAddresses {
+			gone[aws.ToString(a.NetworkInterfaceId)] = g.State == ec2types.NatGatewayStateDeleted
+		}
+	}
+	for _, o := range r.Objects() {
+		gone[o.ID] = gone[o.ID] || o.Kind == kindInstance && o.State == job.ObjectRemoved
+	}
+	for _, vm := range r.Job.Config.InfraConfig.VMs {
+		gone[vm.InstanceID] = gone[vm.InstanceID] || vm.State == job.VMTerminated
+	}
+	delete(gone, "") // an interface of no instance is not one of the job's
+	for _, n := range found {
+		if aws.ToString(n.VpcId) != vpcID || aws.ToBool(n.RequesterManaged) {
+			continue
+		}
+		if at := n.Attachment; at != nil {
+			if !gone[aws.ToString(at.InstanceId)] || aws.ToInt32(at.DeviceIndex) != 0 {
+				continue
+			}
+			if _, err := p.ec2.DetachNetworkInterface(ctx, &ec2.DetachNetworkInterfaceInput{AttachmentId: at.AttachmentId, Force: aws.Bool(true)}); err != nil {
+				p.log.WarnContext(ctx, "an interface was left behind", "interface", aws.ToString(n.NetworkInterfaceId), "error", err)
+				continue
+			}
+		} else if !gone[aws.ToString(n.NetworkInterfaceId)] {
+			continue
+		}
+		if _, err := p.ec2.DeleteNetworkInterface(ctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: n.NetworkInterfaceId}); err != nil {
+			p.log.WarnContext(ctx, "an interface was left behind", "interface", aws.ToString(n.NetworkInterfaceId), "error", err)
+		}
+	}
+	return ctx.Err()
+}
