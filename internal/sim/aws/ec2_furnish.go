@@ -82,6 +82,9 @@ func (e *EC2) Objects() []sim.Object {
 			}
 			out = append(out, o)
 		}
+		if d := &sc.Defaults; *d != (accountDefaults{}) {
+			out = append(out, sim.Object{Account: sc.Account, Region: sc.Region, Kind: "account-defaults", ID: "defaults/" + k, Default: true, Data: d})
+		}
 		for _, id := range sortedKeys(fresh) {
 			out = append(out, sim.Object{Account: sc.Account, Region: sc.Region, Kind: "missing-default", ID: id, State: "deleted", Default: true,
 				Data: &struct{ Missing string }{string(fresh[id])}})

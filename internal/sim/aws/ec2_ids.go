@@ -91,7 +91,7 @@ func notFoundByPrefix(id string) *Error {
 	prefix, _, _ := strings.Cut(id, "-")
 	known := map[string]func(string) *Error{
 		"vpc": noVpc, "subnet": noSubnet, "igw": noGateway, "nat": noNat, "eipalloc": noAllocation, "rtb": noRouteTable, "sg": noGroup,
-		"sgr": noRule, "eni": noInterface, "i": noInstance, "vol": noVolume, "lt": noTemplate, "ami": noImage, "acl": noACL,
+		"sgr": noRule, "eni": noInterface, "i": noInstance, "vol": noVolume, "snap": noSnapshot, "lt": noTemplate, "ami": noImage, "acl": noACL,
 		"pcx": noPeering, "vpce": noEndpoint,
 	}
 	if f, ok := known[prefix]; ok {

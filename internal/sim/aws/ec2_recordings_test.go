@@ -177,6 +177,49 @@ func (s *scene) answers() map[string]func(ctx context.Context) (any, error) {
 			ok(c.DisassociateIamInstanceProfile(ctx, &ec2.DisassociateIamInstanceProfileInput{AssociationId: a.AssociationId}))
 			return c.AssociateIamInstanceProfile(ctx, &ec2.AssociateIamInstanceProfileInput{InstanceId: a.InstanceId, IamInstanceProfile: &types.IamInstanceProfileSpecification{Name: awssdk.String("vm")}})
 		},
+		"AttachVolume": func(ctx context.Context) (any, error) {
+			v := ok(c.CreateVolume(ctx, &ec2.CreateVolumeInput{AvailabilityZone: awssdk.String("us-east-1a"), Size: awssdk.Int32(3)}))
+			s.step(5 * time.Second)
+			return c.AttachVolume(ctx, &ec2.AttachVolumeInput{VolumeId: v.VolumeId, InstanceId: &s.instance, Device: awssdk.String("/dev/sdf")})
+		},
+		"CreateSnapshot": func(ctx context.Context) (any, error) {
+			return c.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: &s.volume})
+		},
+		"DeleteSnapshot": func(ctx context.Context) (any, error) {
+			n := ok(c.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: &s.volume}))
+			return c.DeleteSnapshot(ctx, &ec2.DeleteSnapshotInput{SnapshotId: n.SnapshotId})
+		},
+		"DescribeSnapshots": func(ctx context.Context) (any, error) {
+			ok(c.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: &s.volume, TagSpecifications: tagSpecs("snapshot", "a", "b")}))
+			return c.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}})
+		},
+		"DetachVolume": func(ctx context.Context) (any, error) {
+			return c.DetachVolume(ctx, &ec2.DetachVolumeInput{VolumeId: &s.volume})
+		},
+		"ModifyVolume": func(ctx context.Context) (any, error) {
+			return c.ModifyVolume(ctx, &ec2.ModifyVolumeInput{VolumeId: &s.volume, Iops: awssdk.Int32(3900)})
+		},
+		"DescribePrefixLists": func(ctx context.Context) (any, error) {
+			return c.DescribePrefixLists(ctx, &ec2.DescribePrefixListsInput{})
+		},
+		"DescribeVpcEndpointServices": func(ctx context.Context) (any, error) {
+			return c.DescribeVpcEndpointServices(ctx, &ec2.DescribeVpcEndpointServicesInput{})
+		},
+		"GetEbsEncryptionByDefault": func(ctx context.Context) (any, error) {
+			return c.GetEbsEncryptionByDefault(ctx, &ec2.GetEbsEncryptionByDefaultInput{})
+		},
+		"EnableEbsEncryptionByDefault": func(ctx context.Context) (any, error) {
+			return c.EnableEbsEncryptionByDefault(ctx, &ec2.EnableEbsEncryptionByDefaultInput{})
+		},
+		"DisableEbsEncryptionByDefault": func(ctx context.Context) (any, error) {
+			return c.DisableEbsEncryptionByDefault(ctx, &ec2.DisableEbsEncryptionByDefaultInput{})
+		},
+		"GetEbsDefaultKmsKeyId": func(ctx context.Context) (any, error) {
+			return c.GetEbsDefaultKmsKeyId(ctx, &ec2.GetEbsDefaultKmsKeyIdInput{})
+		},
+		"ModifyEbsDefaultKmsKeyId": func(ctx context.Context) (any, error) {
+			return c.ModifyEbsDefaultKmsKeyId(ctx, &ec2.ModifyEbsDefaultKmsKeyIdInput{KmsKeyId: awssdk.String("alias/x")})
+		},
 		"AuthorizeSecurityGroupEgress": func(ctx context.Context) (any, error) {
 			return c.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: &s.group, IpPermissions: perm})
 		},
@@ -337,6 +380,12 @@ func (s *scene) refusals() map[string]func(ctx context.Context) (any, error) {
 		},
 		"DescribeSubnets": func(ctx context.Context) (any, error) {
 			return c.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: []string{*none("subnet-")}})
+		},
+		"DescribeSnapshots": func(ctx context.Context) (any, error) {
+			return c.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{SnapshotIds: []string{*none("snap-")}})
+		},
+		"DescribeVpcEndpointServices": func(ctx context.Context) (any, error) {
+			return c.DescribeVpcEndpointServices(ctx, &ec2.DescribeVpcEndpointServicesInput{ServiceNames: []string{"com.amazonaws.us-east-1.deprecated-service"}})
 		},
 		"DescribeVolumes": func(ctx context.Context) (any, error) {
 			return c.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{*none("vol-")}})

@@ -91,14 +91,15 @@ type launchRequest struct {
 
 // plan is a launch that was found possible.
 type plan struct {
-	image   *Image
-	kind    instanceType
-	subnet  *Subnet
-	groups  []groupRef
-	profile *InstanceProfile
-	public  bool
-	delete  bool
-	data    launchData
+	image    *Image
+	kind     instanceType
+	subnet   *Subnet
+	groups   []groupRef
+	profile  *InstanceProfile
+	public   bool
+	delete   bool
+	data     launchData
+	metadata metadataOptions
 }
 
 // launch starts instances. It serves RunInstances and the services that launch for others.
@@ -171,6 +172,10 @@ func (e *EC2) prepare(sc *ec2Scope, req launchRequest) (*plan, error) {
 	}
 	if d.KeyName != "" && sc.keyPair(d.KeyName) == nil {
 		return nil, noKeyPair(d.KeyName)
+	}
+	p.metadata = sc.metadataFrom(d.Metadata, p.image)
+	if err := sc.refuseUnenforced(p.metadata); err != nil {
+		return nil, err
 	}
 	var err error
 	if p.profile, err = e.profile(sc, d.Profile); err != nil {
@@ -308,7 +313,7 @@ func (e *EC2) newInstance(sc *ec2Scope, p *plan, req launchRequest, reservationI
 	i.Capacity.Preference, i.Maintenance.AutoRecovery = "open", "default"
 	i.DisableApiTermination = d.DisableApiTermination != nil && *d.DisableApiTermination
 	i.DisableApiStop = d.DisableApiStop != nil && *d.DisableApiStop
-	i.Metadata = metadataFrom(d.Metadata, p.image)
+	i.Metadata = p.metadata
 	if p.profile != nil {
 		i.setProfile(e, p.profile)
 	}
@@ -330,18 +335,21 @@ func (i *Instance) setProfile(e *EC2, p *InstanceProfile) {
 	i.ProfileAssociation = e.cloud.hex17("iip-assoc-")
 }
 
-func metadataFrom(m *launchMetadata, image *Image) metadataOptions {
+// metadataFrom is what holds for a new instance: what the launch says, else the account's default, else the image's.
+func (sc *ec2Scope) metadataFrom(m *launchMetadata, image *Image) metadataOptions {
 	out := metadataOptions{State: "applied", Tokens: "optional", HopLimit: 1, Endpoint: "enabled", Ipv6: "disabled", Tags: "disabled"}
 	if image.Imds == "v2.0" {
 		out.Tokens, out.HopLimit = "required", 2
 	}
-	if m == nil {
-		return out
-	}
-	out.Tokens, out.Endpoint = textOr(m.Tokens, out.Tokens), textOr(m.Endpoint, out.Endpoint)
-	out.Ipv6, out.Tags = textOr(m.Ipv6, out.Ipv6), textOr(m.Tags, out.Tags)
-	if m.HopLimit != nil {
-		out.HopLimit = *m.HopLimit
+	for _, m := range []*launchMetadata{&sc.Defaults.Metadata, m} {
+		if m == nil {
+			continue
+		}
+		out.Tokens, out.Endpoint = textOr(m.Tokens, out.Tokens), textOr(m.Endpoint, out.Endpoint)
+		out.Ipv6, out.Tags = textOr(m.Ipv6, out.Ipv6), textOr(m.Tags, out.Tags)
+		if m.HopLimit != nil {
+			out.HopLimit = *m.HopLimit
+		}
 	}
 	return out
 }
@@ -429,7 +437,7 @@ func (v *Volume) attr(name string) ([]string, bool) {
 
 func (e *EC2) newVolume(sc *ec2Scope, ebs *launchEbs, s *Subnet, tags []Tag) *Volume {
 	v := &Volume{VolumeID: e.cloud.hex17("vol-"), SnapshotID: ebs.SnapshotID, Zone: s.Zone, ZoneID: s.ZoneID, Status: "creating", Type: textOr(ebs.Type, "gp2"),
-		Encrypted: ebs.Encrypted != nil && *ebs.Encrypted || ebs.KmsKeyID != "", Size: 8, meta: e.fresh(tags)}
+		Encrypted: ebs.Encrypted != nil && *ebs.Encrypted || ebs.KmsKeyID != "" || sc.Defaults.Encrypt, Size: 8, meta: e.fresh(tags)}
 	v.CreateTime = v.Created
 	if ebs.Size != nil {
 		v.Size = *ebs.Size
@@ -447,7 +455,7 @@ func (e *EC2) newVolume(sc *ec2Scope, ebs *launchEbs, s *Subnet, tags []Tag) *Vo
 		v.Throughput = *ebs.Throughput
 	}
 	if v.Encrypted {
-		v.KmsKeyID = textOr(ebs.KmsKeyID, arn("kms", sc.Region, sc.Account, "key/"+uuidFrom(e.cloud.World, sc.scope().key())))
+		v.KmsKeyID = e.diskKey(sc, ebs.KmsKeyID)
 	}
 	sc.Volumes[v.VolumeID] = v
 	return v

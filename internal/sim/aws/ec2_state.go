@@ -38,9 +38,11 @@ type ec2Scope struct {
 	Templates   map[string]*LaunchTemplate
 	Instances   map[string]*Instance
 	Volumes     map[string]*Volume
+	Snapshots   map[string]*Snapshot
 	Peerings    map[string]*VpcPeering
 	Endpoints   map[string]*VpcEndpoint
 	KeyPairs    map[string]*KeyPair
+	Defaults    accountDefaults
 	Tokens      map[string]*clientToken
 	Guests      map[string]*guestState // by instance
 }
@@ -118,7 +120,7 @@ func (e *EC2) in(s scope) *ec2Scope {
 		Vpcs: map[string]*Vpc{}, Subnets: map[string]*Subnet{}, Gateways: map[string]*InternetGateway{}, Nats: map[string]*NatGateway{},
 		Addresses: map[string]*Address{}, RouteTables: map[string]*RouteTable{}, Groups: map[string]*SecurityGroup{},
 		Rules: map[string]*SecurityGroupRule{}, Interfaces: map[string]*NetworkInterface{}, Acls: map[string]*NetworkACL{},
-		Templates: map[string]*LaunchTemplate{}, Instances: map[string]*Instance{}, Volumes: map[string]*Volume{},
+		Templates: map[string]*LaunchTemplate{}, Instances: map[string]*Instance{}, Volumes: map[string]*Volume{}, Snapshots: map[string]*Snapshot{},
 		Peerings: map[string]*VpcPeering{}, Endpoints: map[string]*VpcEndpoint{}, KeyPairs: map[string]*KeyPair{},
 		Tokens: map[string]*clientToken{}, Guests: map[string]*guestState{},
 	}
@@ -166,6 +168,7 @@ func (s *ec2Scope) all() []thing {
 	out = things(out, s.Templates)
 	out = things(out, s.Instances)
 	out = things(out, s.Volumes)
+	out = things(out, s.Snapshots)
 	out = things(out, s.Peerings)
 	out = things(out, s.Endpoints)
 	out = things(out, s.KeyPairs)

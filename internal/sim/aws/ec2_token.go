@@ -122,6 +122,10 @@ func (e *EC2) advance(sc *ec2Scope, t thing, state string) {
 		if o.Status == "creating" {
 			o.Status = state
 		}
+	case *Snapshot:
+		if o.Status == "pending" {
+			o.Status, o.Progress = state, "100%"
+		}
 	case *Instance:
 		e.instanceAdvance(sc, o, state)
 	}
@@ -148,6 +152,8 @@ func (e *EC2) SetState(id, state, code, message string) error {
 	case *VpcEndpoint:
 		o.Status = textOr(state, "failed")
 	case *Volume:
+		o.Status = textOr(state, "error")
+	case *Snapshot:
 		o.Status = textOr(state, "error")
 	case *NetworkInterface:
 		o.Status = textOr(state, "available")
@@ -229,6 +235,8 @@ func (e *EC2) Remove(id string) error {
 		e.removeInstance(sc, o)
 	case *Volume:
 		delete(sc.Volumes, id)
+	case *Snapshot:
+		delete(sc.Snapshots, id)
 	case *VpcPeering:
 		delete(sc.Peerings, id)
 	case *VpcEndpoint:

@@ -1,0 +1,219 @@
+package aws
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+type attachVolumeIn struct {
+	VolumeID   string `q:"VolumeId"`
+	InstanceID string `q:"InstanceId"`
+	Device     string
+}
+
+type attachedOut struct {
+	VolumeID   string    `ec2:"volumeId"`
+	InstanceID string    `ec2:"instanceId"`
+	Device     string    `ec2:"device"`
+	State      string    `ec2:"status"`
+	AttachTime time.Time `ec2:"attachTime"`
+}
+
+func (e *EC2) attachVolume(r *request, in attachVolumeIn) (any, error) {
+	sc := e.in(r.scope())
+	v := sc.Volumes[in.VolumeID]
+	if v == nil {
+		return nil, noVolume(in.VolumeID)
+	}
+	found, err := sc.instances([]string{in.InstanceID})
+	if err != nil {
+		return nil, err
+	}
+	i := found[0]
+	switch {
+	case in.Device == "":
+		return nil, missing("device")
+	case v.Status != "available":
+		return nil, refuse("VolumeInUse", "%s is already attached to an instance", v.VolumeID)
+	case v.Zone != i.Placement.Zone:
+		return nil, refuse("InvalidVolume.ZoneMismatch", "The volume '%s' is not in the same availability zone as instance '%s'", v.VolumeID, i.InstanceID)
+	case i.Status.Name != "running" && i.Status.Name != "stopped":
+		return nil, refuse("IncorrectState", "Instance '%s' is not 'running'.", i.InstanceID)
+	case slices.ContainsFunc(i.Devices, func(d attachedVolume) bool { return d.DeviceName == in.Device }):
+		return nil, refuse("InvalidParameterValue", "Invalid value '%s' for unixDevice. Attachment point %[1]s is already in use", in.Device)
+	}
+	now := e.cloud.World.Now().Truncate(time.Second)
+	v.Status = "in-use"
+	v.Attachments = []volumeAttachment{{VolumeID: v.VolumeID, InstanceID: i.InstanceID, Device: in.Device, State: "attached", AttachTime: now}}
+	a := attachedVolume{DeviceName: in.Device}
+	a.Ebs.VolumeID, a.Ebs.Status, a.Ebs.AttachTime = v.VolumeID, "attached", now
+	i.Devices = append(i.Devices, a)
+	return attachedOut{v.VolumeID, i.InstanceID, in.Device, "attaching", now}, nil
+}
+
+func (e *EC2) detachVolume(r *request, in attachVolumeIn) (any, error) {
+	sc := e.in(r.scope())
+	v := sc.Volumes[in.VolumeID]
+	if v == nil {
+		return nil, noVolume(in.VolumeID)
+	}
+	if len(v.Attachments) == 0 {
+		return nil, refuse("IncorrectState", "Volume '%s' is in the 'available' state.", v.VolumeID)
+	}
+	a := v.Attachments[0]
+	if i := sc.Instances[a.InstanceID]; i != nil {
+		if a.Device == i.RootName && i.Status.Name != "stopped" {
+			return nil, refuse("OperationNotPermitted", "Unable to detach root volume '%s' from instance '%s'", v.VolumeID, i.InstanceID)
+		}
+		i.Devices = slices.DeleteFunc(i.Devices, func(d attachedVolume) bool { return d.Ebs.VolumeID == v.VolumeID })
+	}
+	v.Attachments, v.Status = nil, "available"
+	return attachedOut{v.VolumeID, a.InstanceID, a.Device, "detaching", a.AttachTime}, nil
+}
+
+type modifyVolumeIn struct {
+	VolumeID   string `q:"VolumeId"`
+	Size       *int
+	VolumeType string
+	Iops       *int
+	Throughput *int
+}
+
+type volumeModification struct {
+	VolumeID     string    `ec2:"volumeId"`
+	State        string    `ec2:"modificationState"`
+	Message      string    `ec2:"statusMessage,omitempty"`
+	TargetSize   int       `ec2:"targetSize"`
+	TargetIops   int       `ec2:"targetIops"`
+	TargetType   string    `ec2:"targetVolumeType"`
+	TargetTput   int       `ec2:"targetThroughput"`
+	TargetMulti  bool      `ec2:"targetMultiAttachEnabled"`
+	OldSize      int       `ec2:"originalSize"`
+	OldIops      int       `ec2:"originalIops"`
+	OldType      string    `ec2:"originalVolumeType"`
+	OldTput      int       `ec2:"originalThroughput"`
+	OldMulti     bool      `ec2:"originalMultiAttachEnabled"`
+	ProgressDone int       `ec2:"progress"`
+	StartTime    time.Time `ec2:"startTime"`
+}
+
+func (e *EC2) modifyVolume(r *request, in modifyVolumeIn) (any, error) {
+	v := e.in(r.scope()).Volumes[in.VolumeID]
+	if v == nil {
+		return nil, noVolume(in.VolumeID)
+	}
+	if in.Size != nil && *in.Size < v.Size {
+		return nil, refuse("InvalidParameterValue", "New size cannot be smaller than existing size")
+	}
+	m := volumeModification{VolumeID: v.VolumeID, State: "modifying", OldSize: v.Size, OldIops: v.Iops, OldType: v.Type, OldTput: v.Throughput,
+		StartTime: e.cloud.World.Now().Truncate(time.Second)}
+	set := func(dst *int, p *int) {
+		if p != nil {
+			*dst = *p
+		}
+	}
+	v.Type = textOr(in.VolumeType, v.Type)
+	set(&v.Size, in.Size)
+	set(&v.Iops, in.Iops)
+	set(&v.Throughput, in.Throughput)
+	m.TargetSize, m.TargetIops, m.TargetType, m.TargetTput = v.Size, v.Iops, v.Type, v.Throughput
+	r.Touch(v.VolumeID)
+	return struct {
+		Modification volumeModification `ec2:"volumeModification"`
+	}{m}, nil
+}
+
+// Snapshot is a copy of a volume at a time.
+type Snapshot struct {
+	SnapshotID  string    `ec2:"snapshotId"`
+	VolumeID    string    `ec2:"volumeId"`
+	Status      string    `ec2:"status"`
+	StartTime   time.Time `ec2:"startTime"`
+	Progress    string    `ec2:"progress"`
+	OwnerID     string    `ec2:"ownerId"`
+	Size        int       `ec2:"volumeSize"`
+	Description string    `ec2:"description"`
+	Encrypted   bool      `ec2:"encrypted"`
+	KmsKeyID    string    `ec2:"kmsKeyId,omitempty"`
+	StorageTier string    `ec2:"storageTier"`
+	meta
+}
+
+func (s *Snapshot) ident() string { return s.SnapshotID }
+func (s *Snapshot) kind() string  { return "snapshot" }
+func (s *Snapshot) placed() (string, []string, bool) {
+	return s.Status, nil, false
+}
+
+func (s *Snapshot) attr(name string) ([]string, bool) {
+	v := map[string]string{"snapshot-id": s.SnapshotID, "volume-id": s.VolumeID, "status": s.Status, "owner-id": s.OwnerID, "description": s.Description,
+		"volume-size": fmt.Sprint(s.Size), "encrypted": fmt.Sprint(s.Encrypted), "progress": s.Progress, "storage-tier": s.StorageTier}
+	val, ok := v[name]
+	return []string{val}, ok
+}
+
+func (*Snapshot) taglessWhenEmpty() {}
+
+func noSnapshot(id string) *Error {
+	return refuse("InvalidSnapshot.NotFound", "The snapshot '%s' does not exist.", id)
+}
+
+type createSnapshotIn struct {
+	VolumeID         string `q:"VolumeId"`
+	Description      string
+	TagSpecification []tagSpec
+}
+
+func (e *EC2) createSnapshot(r *request, in createSnapshotIn) (any, error) {
+	sc := e.in(r.scope())
+	v := sc.Volumes[in.VolumeID]
+	if v == nil {
+		return nil, noVolume(in.VolumeID)
+	}
+	tags, err := tagsFor(in.TagSpecification, "snapshot")
+	if err != nil {
+		return nil, err
+	}
+	s := &Snapshot{SnapshotID: e.cloud.hex17("snap-"), VolumeID: v.VolumeID, Status: "pending", OwnerID: r.Account, Size: v.Size, Description: in.Description,
+		Encrypted: v.Encrypted, KmsKeyID: v.KmsKeyID, StorageTier: "standard", meta: e.fresh(tags)}
+	s.StartTime = s.Created
+	sc.Snapshots[s.SnapshotID] = s
+	r.Make(s.SnapshotID)
+	e.later(sc, 30*time.Second, s.SnapshotID, "completed")
+	return *s, nil
+}
+
+type describeSnapshotsIn struct {
+	SnapshotID []string `q:"SnapshotId"`
+	Owner      []string
+	page
+}
+
+func (e *EC2) describeSnapshots(r *request, in describeSnapshotsIn) (any, error) {
+	found, err := find(e, r, e.in(r.scope()).Snapshots, in.SnapshotID, in.Filter, noSnapshot)
+	if err != nil {
+		return nil, err
+	}
+	if len(in.Owner) > 0 && !slices.Contains(in.Owner, "self") && !slices.Contains(in.Owner, r.Account) {
+		found = nil
+	}
+	items, next, err := paginate(e.cloud, r, found, in.page, 5, 1000)
+	return struct {
+		Snapshots []*Snapshot `ec2:"snapshotSet"`
+		Next      string      `ec2:"nextToken,omitempty"`
+	}{items, next}, err
+}
+
+type snapshotIn struct {
+	SnapshotID string `q:"SnapshotId"`
+}
+
+func (e *EC2) deleteSnapshot(r *request, in snapshotIn) (any, error) {
+	sc := e.in(r.scope())
+	if sc.Snapshots[in.SnapshotID] == nil {
+		return nil, noSnapshot(in.SnapshotID)
+	}
+	delete(sc.Snapshots, in.SnapshotID)
+	return returned{true}, nil
+}
