@@ -216,9 +216,10 @@ func (s *acmService) describeCertificate(c *reqCtx, in *acm.DescribeCertificateI
 	}
 	out := &types.CertificateDetail{
 		CertificateArn: &cert.ARN, DomainName: &cert.Domain, SubjectAlternativeNames: cert.Names, CreatedAt: &cert.Created, Status: types.CertificateStatus(cert.Status),
-		Type: types.CertificateTypeAmazonIssued, KeyAlgorithm: types.KeyAlgorithm(cert.KeyAlgorithm), SignatureAlgorithm: ptr("SHA256WITHRSA"), InUseBy: []string{},
-		RenewalEligibility: types.RenewalEligibilityIneligible, Subject: ptr("CN=" + cert.Domain), Issuer: ptr("Amazon"),
-		Options: &types.CertificateOptions{CertificateTransparencyLoggingPreference: types.CertificateTransparencyLoggingPreferenceEnabled},
+		Type: types.CertificateTypeAmazonIssued, KeyAlgorithm: types.KeyAlgorithm(cert.KeyAlgorithm), SignatureAlgorithm: new("SHA256WITHRSA"), InUseBy: []string{},
+		RenewalEligibility: types.RenewalEligibilityIneligible, Subject: new("CN=" + cert.Domain), Issuer: new("Amazon"),
+		//nolint:staticcheck // deprecated in the model, but the service still answers it
+		Options: &types.CertificateOptions{CertificateTransparencyLoggingPreference: types.CertificateTransparencyLoggingPreferenceEnabled, Export: types.CertificateExportDisabled},
 	}
 	status := types.DomainStatusPendingValidation
 	if cert.Status == "ISSUED" {
@@ -229,7 +230,7 @@ func (s *acmService) describeCertificate(c *reqCtx, in *acm.DescribeCertificateI
 	}
 	for _, name := range cert.Names {
 		record, value := cert.proof(name)
-		out.DomainValidationOptions = append(out.DomainValidationOptions, types.DomainValidation{DomainName: ptr(name), ValidationDomain: ptr(name), ValidationStatus: status,
+		out.DomainValidationOptions = append(out.DomainValidationOptions, types.DomainValidation{DomainName: new(name), ValidationDomain: new(name), ValidationStatus: status,
 			ValidationMethod: types.ValidationMethod(cert.Method), ResourceRecord: &types.ResourceRecord{Name: &record, Type: types.RecordTypeCname, Value: &value}})
 	}
 	for _, sc := range s.cloud.platform.elb.state.Scopes {
@@ -251,7 +252,7 @@ func (s *acmService) listCertificates(c *reqCtx, in *acm.ListCertificatesInput) 
 		}
 		all = append(all, types.CertificateSummary{CertificateArn: &cert.ARN, DomainName: &cert.Domain, SubjectAlternativeNameSummaries: cert.Names, Status: types.CertificateStatus(cert.Status),
 			Type: types.CertificateTypeAmazonIssued, KeyAlgorithm: types.KeyAlgorithm(cert.KeyAlgorithm), CreatedAt: &cert.Created, RenewalEligibility: types.RenewalEligibilityIneligible,
-			HasAdditionalSubjectAlternativeNames: ptr(false), InUse: ptr(false)})
+			HasAdditionalSubjectAlternativeNames: new(false), InUse: new(false)})
 	}
 	page, next, err := pageOf(c, all, in.NextToken, int(orDefault(in.MaxItems, 100)))
 	if err != nil {
@@ -303,7 +304,7 @@ func (s *acmService) listTags(c *reqCtx, in *acm.ListTagsForCertificateInput) (*
 	}
 	out := &acm.ListTagsForCertificateOutput{Tags: []types.Tag{}}
 	for _, t := range cert.Tags {
-		out.Tags = append(out.Tags, types.Tag{Key: ptr(t.Key), Value: ptr(t.Value)})
+		out.Tags = append(out.Tags, types.Tag{Key: new(t.Key), Value: new(t.Value)})
 	}
 	return out, nil
 }

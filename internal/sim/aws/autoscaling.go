@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,35 +86,35 @@ func (g *ScalingGroup) checkSize(desired *int32) error {
 
 // checkTemplate resolves a launch template and refuses one that EC2 would not launch.
 func (s *asgService) checkTemplate(c *reqCtx, g *ScalingGroup, spec *types.LaunchTemplateSpecification) error {
-	const lead = "You must use a valid fully-formed launch template. "
 	sc := s.cloud.ec2.in(c.scope())
 	t, err := sc.template(templateRef{deref(spec.LaunchTemplateId), deref(spec.LaunchTemplateName)})
 	if err != nil {
-		return rephrase(err, lead)
+		return rephrase(err)
 	}
 	version := orDefault(spec.Version, "$Default")
 	if _, err := t.version(version); err != nil {
-		return rephrase(err, lead)
+		return rephrase(err)
 	}
 	next := *g
 	next.TemplateID, next.Version = t.TemplateID, version
 	for _, subnet := range g.Subnets {
 		req, _, err := s.launchRequest(c.scope(), &next, subnet)
 		if err != nil {
-			return rephrase(err, lead)
+			return rephrase(err)
 		}
 		if _, err := s.cloud.ec2.prepare(sc, req); err != nil {
-			return rephrase(err, lead)
+			return rephrase(err)
 		}
 	}
 	g.TemplateID, g.Version = next.TemplateID, version
 	return nil
 }
 
-// rephrase turns a refusal of EC2 into one of Auto Scaling.
-func rephrase(err error, lead string) error {
-	if e, ok := err.(*Error); ok {
-		return failValidation("%s%s", lead, e.Message)
+// rephrase turns a refusal of EC2 into one of Auto Scaling about a launch template.
+func rephrase(err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		return failValidation("You must use a valid fully-formed launch template. %s", e.Message)
 	}
 	return err
 }

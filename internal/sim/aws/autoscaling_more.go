@@ -72,7 +72,7 @@ func (s *asgService) terminateInstance(c *reqCtx, in *autoscaling.TerminateInsta
 		g.Desired--
 	}
 	a := s.terminate(c.scope(), g, i, cause)
-	return &autoscaling.TerminateInstanceInAutoScalingGroupOutput{Activity: ptr(s.sdkActivity(g, a))}, nil
+	return &autoscaling.TerminateInstanceInAutoScalingGroupOutput{Activity: new(s.sdkActivity(g, a))}, nil
 }
 
 func (s *asgService) detachInstances(c *reqCtx, in *autoscaling.DetachInstancesInput) (*autoscaling.DetachInstancesOutput, error) {
@@ -226,7 +226,7 @@ func (s *asgService) describeTrafficSources(c *reqCtx, in *autoscaling.DescribeT
 	}
 	all := []types.TrafficSourceState{}
 	for _, t := range g.Attached {
-		all = append(all, types.TrafficSourceState{Identifier: &t.ARN, State: &t.State, Type: ptr("elbv2")})
+		all = append(all, types.TrafficSourceState{Identifier: &t.ARN, State: &t.State, Type: new("elbv2")})
 	}
 	page, next, err := asgPage(c, all, in.NextToken, in.MaxRecords, 50, 50)
 	return &autoscaling.DescribeTrafficSourcesOutput{TrafficSources: page, NextToken: next}, err
@@ -329,8 +329,8 @@ func (s *asgService) describeTags(c *reqCtx, in *autoscaling.DescribeTagsInput) 
 
 func (s *asgService) describeAccountLimits(c *reqCtx, _ *autoscaling.DescribeAccountLimitsInput) (*autoscaling.DescribeAccountLimitsOutput, error) {
 	return &autoscaling.DescribeAccountLimitsOutput{
-		MaxNumberOfAutoScalingGroups: ptr(int32(s.cloud.quota(c.scope(), "autoscaling", quotaScalingGroups))), MaxNumberOfLaunchConfigurations: ptr(int32(200)),
-		NumberOfAutoScalingGroups: ptr(int32(len(s.state.in(c.scope()).Groups))), NumberOfLaunchConfigurations: ptr(int32(0)),
+		MaxNumberOfAutoScalingGroups: new(int32(s.cloud.quota(c.scope(), "autoscaling", quotaScalingGroups))), MaxNumberOfLaunchConfigurations: new(int32(200)),
+		NumberOfAutoScalingGroups: new(int32(len(s.state.in(c.scope()).Groups))), NumberOfLaunchConfigurations: new(int32(0)),
 	}, nil
 }
 

@@ -124,8 +124,8 @@ func (s *asgService) describeRefreshes(c *reqCtx, in *autoscaling.DescribeInstan
 			done = 100 * r.Done / r.Total
 		}
 		x := types.InstanceRefresh{AutoScalingGroupName: &g.Name, InstanceRefreshId: &r.ID, Status: types.InstanceRefreshStatus(r.Status), StartTime: &r.Started,
-			PercentageComplete: &done, InstancesToUpdate: ptr(r.Total - r.Done), Strategy: types.RefreshStrategyRolling,
-			Preferences: &types.RefreshPreferences{MinHealthyPercentage: &r.MinHealthy, InstanceWarmup: &r.Warmup, SkipMatching: &r.SkipMatching, AutoRollback: ptr(false),
+			PercentageComplete: &done, InstancesToUpdate: new(r.Total - r.Done), Strategy: types.RefreshStrategyRolling,
+			Preferences: &types.RefreshPreferences{MinHealthyPercentage: &r.MinHealthy, InstanceWarmup: &r.Warmup, SkipMatching: &r.SkipMatching, AutoRollback: new(false),
 				ScaleInProtectedInstances: types.ScaleInProtectedInstancesWait, StandbyInstances: types.StandbyInstancesWait}}
 		if r.Reason != "" {
 			x.StatusReason = &r.Reason

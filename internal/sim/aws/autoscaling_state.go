@@ -247,9 +247,9 @@ func (s *asgService) sdkGroup(in scope, g *ScalingGroup) types.AutoScalingGroup 
 	out := types.AutoScalingGroup{
 		AutoScalingGroupName: &g.Name, AutoScalingGroupARN: &g.ARN, MinSize: &g.Min, MaxSize: &g.Max, DesiredCapacity: &g.Desired, DefaultCooldown: &g.Cooldown,
 		AvailabilityZones: g.Zones, LoadBalancerNames: []string{}, TargetGroupARNs: g.targetARNs(), HealthCheckType: &g.HealthType, HealthCheckGracePeriod: &g.Grace,
-		Instances: []types.Instance{}, CreatedTime: &g.Created, SuspendedProcesses: []types.SuspendedProcess{}, VPCZoneIdentifier: ptr(strings.Join(g.Subnets, ",")),
-		EnabledMetrics: []types.EnabledMetric{}, Tags: []types.TagDescription{}, TerminationPolicies: g.Policies, NewInstancesProtectedFromScaleIn: ptr(g.Protect),
-		ServiceLinkedRoleARN: ptr(arn("iam", "", in.Account, "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling")),
+		Instances: []types.Instance{}, CreatedTime: &g.Created, SuspendedProcesses: []types.SuspendedProcess{}, VPCZoneIdentifier: new(strings.Join(g.Subnets, ",")),
+		EnabledMetrics: []types.EnabledMetric{}, Tags: []types.TagDescription{}, TerminationPolicies: g.Policies, NewInstancesProtectedFromScaleIn: new(g.Protect),
+		ServiceLinkedRoleARN: new(arn("iam", "", in.Account, "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling")),
 		TrafficSources:       []types.TrafficSourceIdentifier{}, MaxInstanceLifetime: g.Lifetime, DefaultInstanceWarmup: g.Warmup, CapacityRebalance: g.Rebalance,
 		LaunchTemplate:                   s.sdkTemplate(in, g, g.Version),
 		AvailabilityZoneDistribution:     &types.AvailabilityZoneDistribution{CapacityDistributionStrategy: types.CapacityDistributionStrategyBalancedBestEffort},
@@ -257,7 +257,7 @@ func (s *asgService) sdkGroup(in scope, g *ScalingGroup) types.AutoScalingGroup 
 		DeletionProtection:               types.DeletionProtection(orText(g.Protection, "none")),
 	}
 	if g.Deleting {
-		out.Status = ptr("Delete in progress")
+		out.Status = new("Delete in progress")
 	}
 	for _, i := range g.Instances {
 		out.Instances = append(out.Instances, types.Instance{InstanceId: &i.ID, InstanceType: &i.Type, AvailabilityZone: &i.AZ, LifecycleState: types.LifecycleState(i.State),
@@ -267,22 +267,22 @@ func (s *asgService) sdkGroup(in scope, g *ScalingGroup) types.AutoScalingGroup 
 		out.Tags = append(out.Tags, g.sdkTag(t))
 	}
 	for _, p := range g.Suspended {
-		out.SuspendedProcesses = append(out.SuspendedProcesses, types.SuspendedProcess{ProcessName: ptr(p), SuspensionReason: ptr("User suspended at " + stamp(g.Created))})
+		out.SuspendedProcesses = append(out.SuspendedProcesses, types.SuspendedProcess{ProcessName: new(p), SuspensionReason: new("User suspended at " + stamp(g.Created))})
 	}
 	for _, t := range out.TargetGroupARNs {
-		out.TrafficSources = append(out.TrafficSources, types.TrafficSourceIdentifier{Identifier: ptr(t), Type: ptr("elbv2")})
+		out.TrafficSources = append(out.TrafficSources, types.TrafficSourceIdentifier{Identifier: new(t), Type: new("elbv2")})
 	}
 	return out
 }
 
 func (g *ScalingGroup) sdkTag(t ASGTag) types.TagDescription {
-	return types.TagDescription{ResourceId: &g.Name, ResourceType: ptr("auto-scaling-group"), Key: ptr(t.Key), Value: ptr(t.Value), PropagateAtLaunch: ptr(t.Propagate)}
+	return types.TagDescription{ResourceId: &g.Name, ResourceType: new("auto-scaling-group"), Key: new(t.Key), Value: new(t.Value), PropagateAtLaunch: new(t.Propagate)}
 }
 
 func (s *asgService) sdkTemplate(in scope, g *ScalingGroup, version string) *types.LaunchTemplateSpecification {
-	out := &types.LaunchTemplateSpecification{LaunchTemplateId: ptr(g.TemplateID), Version: ptr(version)}
+	out := &types.LaunchTemplateSpecification{LaunchTemplateId: new(g.TemplateID), Version: new(version)}
 	if t := s.cloud.ec2.in(in).Templates[g.TemplateID]; t != nil {
-		out.LaunchTemplateName = ptr(t.TemplateName)
+		out.LaunchTemplateName = new(t.TemplateName)
 	}
 	return out
 }

@@ -131,7 +131,7 @@ func (s *elbService) describeLoadBalancerAttributes(c *reqCtx, in *elb.DescribeL
 func (b *LoadBalancer) sdkAttributes() []types.LoadBalancerAttribute {
 	out := []types.LoadBalancerAttribute{}
 	for _, a := range b.attributes() {
-		out = append(out, types.LoadBalancerAttribute{Key: ptr(a.key), Value: ptr(attributeValue(b.attributes(), b.Attributes, a.key))})
+		out = append(out, types.LoadBalancerAttribute{Key: new(a.key), Value: new(attributeValue(b.attributes(), b.Attributes, a.key))})
 	}
 	return out
 }
@@ -155,7 +155,7 @@ func (s *elbService) modifyLoadBalancerAttributes(c *reqCtx, in *elb.ModifyLoadB
 func (g *TargetGroup) sdkAttributes() []types.TargetGroupAttribute {
 	out := []types.TargetGroupAttribute{}
 	for _, a := range g.attributes() {
-		out = append(out, types.TargetGroupAttribute{Key: ptr(a.key), Value: ptr(attributeValue(g.attributes(), g.Attributes, a.key))})
+		out = append(out, types.TargetGroupAttribute{Key: new(a.key), Value: new(attributeValue(g.attributes(), g.Attributes, a.key))})
 	}
 	return out
 }
@@ -223,9 +223,9 @@ func (s *elbService) describeTags(c *reqCtx, in *elb.DescribeTagsInput) (*elb.De
 		if err != nil {
 			return nil, err
 		}
-		d := types.TagDescription{ResourceArn: ptr(arn), Tags: []types.Tag{}}
+		d := types.TagDescription{ResourceArn: new(arn), Tags: []types.Tag{}}
 		for _, t := range *tags {
-			d.Tags = append(d.Tags, types.Tag{Key: ptr(t.Key), Value: ptr(t.Value)})
+			d.Tags = append(d.Tags, types.Tag{Key: new(t.Key), Value: new(t.Value)})
 		}
 		out.TagDescriptions = append(out.TagDescriptions, d)
 	}

@@ -255,9 +255,9 @@ func (b *LoadBalancer) sdk() types.LoadBalancer {
 		out.State.Reason = &b.Reason
 	}
 	for _, z := range b.Zones {
-		az := types.AvailabilityZone{ZoneName: ptr(z.Name), SubnetId: ptr(z.SubnetID), LoadBalancerAddresses: []types.LoadBalancerAddress{}}
+		az := types.AvailabilityZone{ZoneName: new(z.Name), SubnetId: new(z.SubnetID), LoadBalancerAddresses: []types.LoadBalancerAddress{}}
 		if z.AllocationID != "" {
-			az.LoadBalancerAddresses = append(az.LoadBalancerAddresses, types.LoadBalancerAddress{AllocationId: ptr(z.AllocationID)})
+			az.LoadBalancerAddresses = append(az.LoadBalancerAddresses, types.LoadBalancerAddress{AllocationId: new(z.AllocationID)})
 		}
 		out.AvailabilityZones = append(out.AvailabilityZones, az)
 	}

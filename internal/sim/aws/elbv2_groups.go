@@ -56,12 +56,12 @@ type checkFields struct {
 func (h ELBHealthCheck) with(f checkFields) (ELBHealthCheck, error) {
 	if f.protocol != "" && string(f.protocol) != h.Protocol {
 		h.Protocol = string(f.protocol)
-		switch {
-		case h.Protocol == "HTTP" || h.Protocol == "HTTPS":
+		switch h.Protocol {
+		case "HTTP", "HTTPS":
 			if h.Path == "" {
 				h.Path, h.Matcher, h.Timeout = "/", "200-399", 6
 			}
-		case h.Protocol == "TCP":
+		case "TCP":
 			h.Path, h.Matcher = "", ""
 		default:
 			return h, failValidation("Health check protocol '%s' is not supported for target groups", h.Protocol)
@@ -221,16 +221,16 @@ func (s *elbService) sdkGroup(sc *ELBScope, g *TargetGroup) types.TargetGroup {
 	h := g.Health
 	out := types.TargetGroup{
 		TargetGroupArn: &g.ARN, TargetGroupName: &g.Name, Protocol: types.ProtocolEnum(g.Protocol), Port: &g.Port, VpcId: &g.VpcID,
-		HealthCheckProtocol: types.ProtocolEnum(h.Protocol), HealthCheckPort: ptr(h.Port), HealthCheckEnabled: ptr(h.Enabled),
-		HealthCheckIntervalSeconds: ptr(h.Interval), HealthCheckTimeoutSeconds: ptr(h.Timeout), HealthyThresholdCount: ptr(h.Healthy),
-		UnhealthyThresholdCount: ptr(h.Unhealthy), LoadBalancerArns: []string{}, TargetType: types.TargetTypeEnum(g.TargetType),
+		HealthCheckProtocol: types.ProtocolEnum(h.Protocol), HealthCheckPort: new(h.Port), HealthCheckEnabled: new(h.Enabled),
+		HealthCheckIntervalSeconds: new(h.Interval), HealthCheckTimeoutSeconds: new(h.Timeout), HealthyThresholdCount: new(h.Healthy),
+		UnhealthyThresholdCount: new(h.Unhealthy), LoadBalancerArns: []string{}, TargetType: types.TargetTypeEnum(g.TargetType),
 		IpAddressType: types.TargetGroupIpAddressTypeEnum(g.IPType),
 	}
 	if h.Path != "" {
-		out.HealthCheckPath, out.Matcher = ptr(h.Path), &types.Matcher{HttpCode: ptr(h.Matcher)}
+		out.HealthCheckPath, out.Matcher = new(h.Path), &types.Matcher{HttpCode: new(h.Matcher)}
 	}
 	if g.ProtocolVersion != "" {
-		out.ProtocolVersion = ptr(g.ProtocolVersion)
+		out.ProtocolVersion = new(g.ProtocolVersion)
 	}
 	for _, b := range sc.balancersOf(g.ARN) {
 		out.LoadBalancerArns = append(out.LoadBalancerArns, b.ARN)

@@ -58,9 +58,8 @@ func (s *elbService) check(in scope, sc *ELBScope, arn string) {
 // checkOne checks one target. A fresh target is healthy after the first check that it passes; after that the thresholds
 // count ("Health checks for your target groups", user guide for application load balancers).
 func (s *elbService) checkOne(in scope, b *LoadBalancer, g *TargetGroup, t *ELBTarget) {
-	if state, _, _, unused := s.unused(in, b, g, t); unused {
-		t.Good, t.Bad, t.Checked = 0, 0, false
-		t.State = orText(state, "initial")
+	if _, _, unused := s.unused(in, b, g, t); unused {
+		t.State, t.Good, t.Bad, t.Checked = "initial", 0, 0, false
 		return
 	}
 	ok, reason, details := s.probeTarget(in, b, g, t)
@@ -92,7 +91,7 @@ func (s *elbService) probeTarget(in scope, b *LoadBalancer, g *TargetGroup, t *E
 	for _, z := range b.Zones {
 		from = append(from, z.IP)
 	}
-	a := s.cloud.probe(in, b.Groups, from, t.ID, g.Health.Protocol, port, g.Health.Path)
+	a := s.cloud.probe(in, b.Groups, from, t.ID, port, g.Health.Path)
 	switch {
 	case !a.reached:
 		return false, "Target.Timeout", "Request timed out"
@@ -109,23 +108,23 @@ func (s *elbService) probeTarget(in scope, b *LoadBalancer, g *TargetGroup, t *E
 }
 
 // unused says whether a target gets no traffic at all, and why.
-func (s *elbService) unused(in scope, b *LoadBalancer, g *TargetGroup, t *ELBTarget) (state, reason, details string, unused bool) {
+func (s *elbService) unused(in scope, b *LoadBalancer, g *TargetGroup, t *ELBTarget) (reason, details string, unused bool) {
 	if b == nil {
-		return "", "Target.NotInUse", "Target group is not configured to receive traffic from the load balancer", true
+		return "Target.NotInUse", "Target group is not configured to receive traffic from the load balancer", true
 	}
 	if g.TargetType != "instance" {
-		return "", "", "", false
+		return "", "", false
 	}
 	m, ok := s.cloud.machine(in, t.ID)
 	switch {
 	case !ok:
-		return "", "Target.InvalidState", "Target is in the terminated state", true
+		return "Target.InvalidState", "Target is in the terminated state", true
 	case m.State != "running":
-		return "", "Target.InvalidState", fmt.Sprintf("Target is in the %s state", m.State), true
+		return "Target.InvalidState", fmt.Sprintf("Target is in the %s state", m.State), true
 	case !slices.ContainsFunc(b.Zones, func(z ELBZone) bool { return z.Name == m.AZ }):
-		return "", "Target.NotInUse", "Target is in an Availability Zone that is not enabled for the load balancer", true
+		return "Target.NotInUse", "Target is in an Availability Zone that is not enabled for the load balancer", true
 	}
-	return "", "", "", false
+	return "", "", false
 }
 
 // health is what DescribeTargetHealth says of a target.
@@ -133,7 +132,7 @@ func (s *elbService) health(in scope, sc *ELBScope, g *TargetGroup, t *ELBTarget
 	say := func(state, reason, details string) types.TargetHealth {
 		h := types.TargetHealth{State: types.TargetHealthStateEnum(state)}
 		if reason != "" {
-			h.Reason, h.Description = types.TargetHealthReasonEnum(reason), ptr(details)
+			h.Reason, h.Description = types.TargetHealthReasonEnum(reason), new(details)
 		}
 		return h
 	}
@@ -144,7 +143,7 @@ func (s *elbService) health(in scope, sc *ELBScope, g *TargetGroup, t *ELBTarget
 	if bs := sc.balancersOf(g.ARN); len(bs) > 0 {
 		b = bs[0]
 	}
-	if _, reason, details, unused := s.unused(in, b, g, t); unused {
+	if reason, details, unused := s.unused(in, b, g, t); unused {
 		return say("unused", reason, details)
 	}
 	switch {
@@ -167,13 +166,13 @@ func (s *elbService) describeTargetHealth(c *reqCtx, in *elb.DescribeTargetHealt
 		if g.Health.Port != "traffic-port" {
 			port = g.Health.Port
 		}
-		d := types.TargetHealthDescription{Target: &types.TargetDescription{Id: ptr(t.ID), Port: ptr(t.Port)}, HealthCheckPort: ptr(port), TargetHealth: &h}
+		d := types.TargetHealthDescription{Target: &types.TargetDescription{Id: new(t.ID), Port: new(t.Port)}, HealthCheckPort: new(port), TargetHealth: &h}
 		if t.AZ != "" {
-			d.Target.AvailabilityZone = ptr(t.AZ)
+			d.Target.AvailabilityZone = new(t.AZ)
 		}
 		if g.overHTTP() && h.State != types.TargetHealthStateEnumUnused {
 			d.AdministrativeOverride = &types.AdministrativeOverride{State: types.TargetAdministrativeOverrideStateEnumNoOverride,
-				Reason: types.TargetAdministrativeOverrideReasonEnumNoOverrideEngaged, Description: ptr("No override is currently active on target")}
+				Reason: types.TargetAdministrativeOverrideReasonEnumNoOverrideEngaged, Description: new("No override is currently active on target")}
 		}
 		out.TargetHealthDescriptions = append(out.TargetHealthDescriptions, d)
 	}
@@ -189,7 +188,7 @@ func (s *elbService) describeTargetHealth(c *reqCtx, in *elb.DescribeTargetHealt
 		t := g.target(deref(want.Id), orDefault(want.Port, g.Port))
 		if t == nil {
 			add(&ELBTarget{ID: deref(want.Id), Port: orDefault(want.Port, g.Port)}, types.TargetHealth{State: types.TargetHealthStateEnumUnused,
-				Reason: types.TargetHealthReasonEnumNotRegistered, Description: ptr("Target is not registered to the target group")})
+				Reason: types.TargetHealthReasonEnumNotRegistered, Description: new("Target is not registered to the target group")})
 			continue
 		}
 		add(t, s.health(c.scope(), sc, g, t))

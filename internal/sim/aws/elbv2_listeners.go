@@ -202,24 +202,24 @@ func sdkActions(actions []ELBAction) []types.Action {
 	for _, a := range actions {
 		x := types.Action{Type: types.ActionTypeEnum(a.Type)}
 		if a.Order > 0 {
-			x.Order = ptr(a.Order)
+			x.Order = new(a.Order)
 		}
 		if len(a.Groups) > 0 {
-			fc := &types.ForwardActionConfig{TargetGroupStickinessConfig: &types.TargetGroupStickinessConfig{Enabled: ptr(deref(a.Sticky)), DurationSeconds: a.Duration}}
+			fc := &types.ForwardActionConfig{TargetGroupStickinessConfig: &types.TargetGroupStickinessConfig{Enabled: new(deref(a.Sticky)), DurationSeconds: a.Duration}}
 			for _, g := range a.Groups {
-				fc.TargetGroups = append(fc.TargetGroups, types.TargetGroupTuple{TargetGroupArn: ptr(g.ARN), Weight: ptr(g.Weight)})
+				fc.TargetGroups = append(fc.TargetGroups, types.TargetGroupTuple{TargetGroupArn: new(g.ARN), Weight: new(g.Weight)})
 			}
 			x.ForwardConfig = fc
 			if a.Simple != "" {
-				x.TargetGroupArn = ptr(a.Simple)
+				x.TargetGroupArn = new(a.Simple)
 			}
 		}
 		if a.Redirect != nil {
-			x.RedirectConfig = &types.RedirectActionConfig{Protocol: ptr(a.Redirect["Protocol"]), Port: ptr(a.Redirect["Port"]), Host: ptr(a.Redirect["Host"]),
-				Path: ptr(a.Redirect["Path"]), Query: ptr(a.Redirect["Query"]), StatusCode: types.RedirectActionStatusCodeEnum(a.Redirect["StatusCode"])}
+			x.RedirectConfig = &types.RedirectActionConfig{Protocol: new(a.Redirect["Protocol"]), Port: new(a.Redirect["Port"]), Host: new(a.Redirect["Host"]),
+				Path: new(a.Redirect["Path"]), Query: new(a.Redirect["Query"]), StatusCode: types.RedirectActionStatusCodeEnum(a.Redirect["StatusCode"])}
 		}
 		if a.Fixed != nil {
-			x.FixedResponseConfig = &types.FixedResponseActionConfig{StatusCode: ptr(a.Fixed["StatusCode"]), ContentType: ptr(a.Fixed["ContentType"]), MessageBody: ptr(a.Fixed["MessageBody"])}
+			x.FixedResponseConfig = &types.FixedResponseActionConfig{StatusCode: new(a.Fixed["StatusCode"]), ContentType: new(a.Fixed["ContentType"]), MessageBody: new(a.Fixed["MessageBody"])}
 		}
 		out = append(out, x)
 	}
@@ -229,10 +229,10 @@ func sdkActions(actions []ELBAction) []types.Action {
 func (l *ELBListener) sdk() types.Listener {
 	out := types.Listener{ListenerArn: &l.ARN, LoadBalancerArn: &l.Balancer, Port: &l.Port, Protocol: types.ProtocolEnum(l.Protocol), DefaultActions: sdkActions(l.Actions)}
 	if len(l.Certificates) > 0 {
-		out.Certificates = []types.Certificate{{CertificateArn: ptr(l.Certificates[0])}}
+		out.Certificates = []types.Certificate{{CertificateArn: new(l.Certificates[0])}}
 		out.SslPolicy = &l.Policy
 		if l.Protocol == "HTTPS" {
-			out.MutualAuthentication = &types.MutualAuthenticationAttributes{Mode: ptr("off")}
+			out.MutualAuthentication = &types.MutualAuthenticationAttributes{Mode: new("off")}
 		}
 	}
 	if len(l.Alpn) > 0 {
@@ -329,7 +329,7 @@ func (s *elbService) describeListenerCertificates(c *reqCtx, in *elb.DescribeLis
 	}
 	all := []types.Certificate{}
 	for i, arn := range l.Certificates {
-		all = append(all, types.Certificate{CertificateArn: ptr(arn), IsDefault: ptr(i == 0)})
+		all = append(all, types.Certificate{CertificateArn: new(arn), IsDefault: new(i == 0)})
 	}
 	page, next, err := elbPage(c, all, in.Marker, in.PageSize)
 	return &elb.DescribeListenerCertificatesOutput{Certificates: page, NextMarker: next}, err
@@ -342,10 +342,10 @@ func (s *elbService) describeListenerAttributes(c *reqCtx, in *elb.DescribeListe
 	}
 	out := &elb.DescribeListenerAttributesOutput{Attributes: []types.ListenerAttribute{}}
 	if l.Protocol == "TCP" {
-		out.Attributes = append(out.Attributes, types.ListenerAttribute{Key: ptr("tcp.idle_timeout.seconds"), Value: ptr("350")})
+		out.Attributes = append(out.Attributes, types.ListenerAttribute{Key: new("tcp.idle_timeout.seconds"), Value: new("350")})
 	}
 	if l.Protocol == "HTTP" || l.Protocol == "HTTPS" {
-		out.Attributes = append(out.Attributes, types.ListenerAttribute{Key: ptr("routing.http.response.server.enabled"), Value: ptr("true")})
+		out.Attributes = append(out.Attributes, types.ListenerAttribute{Key: new("routing.http.response.server.enabled"), Value: new("true")})
 	}
 	return out, nil
 }

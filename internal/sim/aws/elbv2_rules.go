@@ -11,9 +11,9 @@ import (
 )
 
 func (r *ELBRule) sdk() types.Rule {
-	out := types.Rule{RuleArn: &r.ARN, Priority: ptr(strconv.Itoa(r.Priority)), Conditions: []types.RuleCondition{}, Actions: sdkActions(r.Actions), IsDefault: ptr(false)}
+	out := types.Rule{RuleArn: &r.ARN, Priority: new(strconv.Itoa(r.Priority)), Conditions: []types.RuleCondition{}, Actions: sdkActions(r.Actions), IsDefault: new(false)}
 	for _, cond := range r.Conditions {
-		out.Conditions = append(out.Conditions, types.RuleCondition{Field: ptr(cond.Field), Values: cond.Values})
+		out.Conditions = append(out.Conditions, types.RuleCondition{Field: new(cond.Field), Values: cond.Values})
 	}
 	return out
 }
@@ -22,7 +22,7 @@ func (r *ELBRule) sdk() types.Rule {
 func (l *ELBListener) defaultRule() types.Rule {
 	id := l.ARN[strings.LastIndex(l.ARN, "/")+1:]
 	arn := strings.Replace(l.ARN, ":listener/", ":listener-rule/", 1) + "/" + id[8:] + id[:8]
-	return types.Rule{RuleArn: &arn, Priority: ptr("default"), Conditions: []types.RuleCondition{}, Actions: sdkActions(l.Actions), IsDefault: ptr(true)}
+	return types.Rule{RuleArn: &arn, Priority: new("default"), Conditions: []types.RuleCondition{}, Actions: sdkActions(l.Actions), IsDefault: new(true)}
 }
 
 func (s *elbService) describeRules(c *reqCtx, in *elb.DescribeRulesInput) (*elb.DescribeRulesOutput, error) {
@@ -149,9 +149,9 @@ func (s *elbService) describeSSLPolicies(c *reqCtx, in *elb.DescribeSSLPoliciesI
 		if protocols == nil {
 			return nil, fail(400, "SSLPolicyNotFound", "One or more of the SSL policies specified do not exist")
 		}
-		p := types.SslPolicy{Name: ptr(name), SslProtocols: protocols, SupportedLoadBalancerTypes: []string{"application", "network"}}
+		p := types.SslPolicy{Name: new(name), SslProtocols: protocols, SupportedLoadBalancerTypes: []string{"application", "network"}}
 		for i, cipher := range []string{"TLS_AES_128_GCM_SHA256", "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES128-SHA256", "ECDHE-RSA-AES128-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384"} {
-			p.Ciphers = append(p.Ciphers, types.Cipher{Name: ptr(cipher), Priority: ptr(int32(i + 1))})
+			p.Ciphers = append(p.Ciphers, types.Cipher{Name: new(cipher), Priority: new(int32(i + 1))})
 		}
 		all = append(all, p)
 	}
@@ -165,7 +165,7 @@ func (s *elbService) describeAccountLimits(c *reqCtx, in *elb.DescribeAccountLim
 		{"application-load-balancers", quotaALBs}, {"network-load-balancers", quotaNLBs}, {"target-groups", quotaTargetGroups},
 		{"listeners-per-application-load-balancer", quotaListeners}, {"targets-per-target-group", quotaTargetsPerGroup},
 	} {
-		all = append(all, types.Limit{Name: ptr(l.name), Max: ptr(fmt.Sprintf("%.0f", s.cloud.quota(c.scope(), elbName, l.code)))})
+		all = append(all, types.Limit{Name: new(l.name), Max: new(fmt.Sprintf("%.0f", s.cloud.quota(c.scope(), elbName, l.code)))})
 	}
 	page, next, err := elbPage(c, all, in.Marker, in.PageSize)
 	return &elb.DescribeAccountLimitsOutput{Limits: page, NextMarker: next}, err

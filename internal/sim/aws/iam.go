@@ -288,9 +288,14 @@ func (s *iamService) effectivePolicies(r *IAMRole, account string) []string {
 
 // identityOf names the holder of a long-lived access key: a user, since the keys of this world are those of users.
 func (s *iamService) identityOf(account, accessKey string) (Identity, bool) {
-	id := "AIDA"
+	return Identity{Account: account, AccessKey: accessKey, ARN: arn("iam", "", account, "user/operator"), UserID: fixedID(s.w, "AIDA", "user", account, accessKey)}, true
+}
+
+// fixedID makes an ID as uniqueID does, but always the same one for the same parts.
+func fixedID(w *sim.World, prefix string, parts ...string) string {
+	id := []byte(prefix)
 	for i := range 17 {
-		id += string("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[int(s.w.Fraction("user", account, accessKey, strconv.Itoa(i))*32)])
+		id = append(id, idLetters[int(w.Fraction(append(parts, strconv.Itoa(i))...)*float64(len(idLetters)))])
 	}
-	return Identity{Account: account, AccessKey: accessKey, ARN: arn("iam", "", account, "user/operator"), UserID: id}, true
+	return string(id)
 }

@@ -60,11 +60,7 @@ func (s *iamService) policy(c *reqCtx, arn string) *IAMPolicy {
 	if !known {
 		return nil
 	}
-	id := "ANPA"
-	for i := range 17 {
-		id += string("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[int(c.w.Fraction("policy", name, string(rune('a'+i)))*32)])
-	}
-	return &IAMPolicy{Name: name, Path: path, ID: id, ARN: arn, Document: managedDocument, Created: managedSince}
+	return &IAMPolicy{Name: name, Path: path, ID: fixedID(c.w, "ANPA", "policy", name), ARN: arn, Document: managedDocument, Created: managedSince}
 }
 
 // checkPolicyARN refuses what is no ARN, before anything is looked up.
@@ -137,7 +133,7 @@ func (s *iamService) listAttachedRolePolicies(c *reqCtx, in *iam.ListAttachedRol
 		// visible", IAM user guide).
 		if p := s.policy(c, at.ARN); p != nil && strings.HasPrefix(p.Path, orDefault(in.PathPrefix, "/")) &&
 			c.visible(r.ARN+"|"+at.ARN, at.At, true, r.Name, p.Name, tagValues(r.Tags)) {
-			all = append(all, types.AttachedPolicy{PolicyArn: ptr(at.ARN), PolicyName: ptr(p.Name)})
+			all = append(all, types.AttachedPolicy{PolicyArn: new(at.ARN), PolicyName: new(p.Name)})
 		}
 	}
 	page, marker, err := iamPage(c, all, in.Marker, in.MaxItems)
@@ -229,9 +225,9 @@ func (a *IAMAccount) attachments(arn string) (n int32) {
 
 func (s *iamService) sdkPolicy(c *reqCtx, p *IAMPolicy) types.Policy {
 	return types.Policy{
-		PolicyName: &p.Name, PolicyId: &p.ID, Arn: &p.ARN, Path: &p.Path, DefaultVersionId: ptr("v1"),
-		AttachmentCount:               ptr(s.state.account(c.account).attachments(p.ARN)),
-		PermissionsBoundaryUsageCount: ptr(int32(0)), IsAttachable: true, CreateDate: &p.Created, UpdateDate: &p.Created,
+		PolicyName: &p.Name, PolicyId: &p.ID, Arn: &p.ARN, Path: &p.Path, DefaultVersionId: new("v1"),
+		AttachmentCount:               new(s.state.account(c.account).attachments(p.ARN)),
+		PermissionsBoundaryUsageCount: new(int32(0)), IsAttachable: true, CreateDate: &p.Created, UpdateDate: &p.Created,
 	}
 }
 
@@ -253,7 +249,7 @@ func (s *iamService) createPolicy(c *reqCtx, in *iam.CreatePolicyInput) (*iam.Cr
 	if len(*in.PolicyDocument) > 6144 {
 		return nil, fail(409, "LimitExceeded", "Cannot exceed quota for PolicySize: 6144")
 	}
-	a, arn := s.state.account(c.account), c.globalARN("iam", "policy"+path+*in.PolicyName)
+	a, arn := s.state.account(c.account), c.iamARN("policy"+path+*in.PolicyName)
 	if a.Policies[arn] != nil {
 		return nil, fail(409, "EntityAlreadyExists", "A policy called %s already exists. Duplicate names are not allowed.", *in.PolicyName)
 	}
@@ -293,7 +289,7 @@ func (s *iamService) getPolicyVersion(c *reqCtx, in *iam.GetPolicyVersionInput) 
 		return nil, fail(404, "NoSuchEntity", "Policy %s version %s does not exist or is not attachable.", p.ARN, deref(in.VersionId))
 	}
 	return &iam.GetPolicyVersionOutput{PolicyVersion: &types.PolicyVersion{
-		Document: encodePolicy(p.Document), VersionId: ptr("v1"), IsDefaultVersion: true, CreateDate: &p.Created,
+		Document: encodePolicy(p.Document), VersionId: new("v1"), IsDefaultVersion: true, CreateDate: &p.Created,
 	}}, nil
 }
 
@@ -346,7 +342,7 @@ func (s *iamService) listPolicyVersions(c *reqCtx, in *iam.ListPolicyVersionsInp
 	if p == nil {
 		return nil, fail(404, "NoSuchEntity", "Policy %s was not found.", *in.PolicyArn)
 	}
-	all := []types.PolicyVersion{{VersionId: ptr("v1"), IsDefaultVersion: true, CreateDate: &p.Created}}
+	all := []types.PolicyVersion{{VersionId: new("v1"), IsDefaultVersion: true, CreateDate: &p.Created}}
 	page, marker, err := iamPage(c, all, in.Marker, in.MaxItems)
 	return &iam.ListPolicyVersionsOutput{Versions: page, IsTruncated: marker != nil, Marker: marker}, err
 }

@@ -40,7 +40,7 @@ func (s *iamService) createInstanceProfile(c *reqCtx, in *iam.CreateInstanceProf
 	}
 	p := &IAMProfile{
 		Name: *in.InstanceProfileName, Path: path, ID: c.uniqueID("AIPA"), Created: c.second(), Tags: tags,
-		ARN: c.globalARN("iam", "instance-profile"+path+*in.InstanceProfileName),
+		ARN: c.iamARN("instance-profile" + path + *in.InstanceProfileName),
 	}
 	a.Profiles[key] = p
 	out := a.sdkProfile(p)

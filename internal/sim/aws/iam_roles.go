@@ -69,7 +69,7 @@ func (s *iamService) createRole(c *reqCtx, in *iam.CreateRoleInput) (*iam.Create
 		return nil, err
 	}
 	r := &IAMRole{
-		Name: *in.RoleName, Path: path, ID: c.uniqueID("AROA"), ARN: c.globalARN("iam", "role"+path+*in.RoleName),
+		Name: *in.RoleName, Path: path, ID: c.uniqueID("AROA"), ARN: c.iamARN("role" + path + *in.RoleName),
 		Created: c.second(), Trust: *in.AssumeRolePolicyDocument, TrustChanged: c.now, Description: deref(in.Description),
 		MaxSession: session, Boundary: deref(in.PermissionsBoundary), Tags: tags, Attached: []IAMAttachment{}, Inline: map[string]string{},
 	}

@@ -154,7 +154,7 @@ func iamTags(tags []Tag) []types.Tag {
 func iamTagList(tags []Tag) []types.Tag {
 	out := make([]types.Tag, 0, len(tags))
 	for _, t := range tags {
-		out = append(out, types.Tag{Key: ptr(t.Key), Value: ptr(t.Value)})
+		out = append(out, types.Tag{Key: new(t.Key), Value: new(t.Value)})
 	}
 	return out
 }

@@ -41,7 +41,7 @@ func (s *iamService) createUser(c *reqCtx, in *iam.CreateUserInput) (*iam.Create
 	if a.Users[key] != nil {
 		return nil, fail(409, "EntityAlreadyExists", "User with name %s already exists.", *in.UserName)
 	}
-	u := &IAMUser{Name: *in.UserName, Path: path, ID: c.uniqueID("AIDA"), ARN: c.globalARN("iam", "user"+path+*in.UserName), Created: c.second(), Tags: tags, Attached: []IAMAttachment{}, Inline: map[string]string{}}
+	u := &IAMUser{Name: *in.UserName, Path: path, ID: c.uniqueID("AIDA"), ARN: c.iamARN("user" + path + *in.UserName), Created: c.second(), Tags: tags, Attached: []IAMAttachment{}, Inline: map[string]string{}}
 	a.Users[key] = u
 	out := u.sdkUser()
 	out.Tags = iamTags(tags)
@@ -154,7 +154,7 @@ func (s *iamService) listAttachedUserPolicies(c *reqCtx, in *iam.ListAttachedUse
 	}
 	all := []types.AttachedPolicy{}
 	for _, at := range u.Attached {
-		all = append(all, types.AttachedPolicy{PolicyArn: ptr(at.ARN), PolicyName: ptr(at.ARN[strings.LastIndex(at.ARN, "/")+1:])})
+		all = append(all, types.AttachedPolicy{PolicyArn: new(at.ARN), PolicyName: new(at.ARN[strings.LastIndex(at.ARN, "/")+1:])})
 	}
 	page, marker, err := iamPage(c, all, in.Marker, in.MaxItems)
 	return &iam.ListAttachedUserPoliciesOutput{AttachedPolicies: page, IsTruncated: marker != nil, Marker: marker}, err

@@ -179,7 +179,7 @@ func send(t *testing.T, r *rig, service, method, path, contentType, target strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was read to its end
+	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +269,7 @@ func errorOf(doc map[string]any) (code, message string) {
 // dig finds a value by a path such as LoadBalancers.0.LoadBalancerArn.
 func dig(t *testing.T, v any, path string) any {
 	t.Helper()
-	for _, part := range strings.Split(path, ".") {
+	for part := range strings.SplitSeq(path, ".") {
 		switch x := v.(type) {
 		case map[string]any:
 			v = x[part]

@@ -110,7 +110,7 @@ func (c *Cloud) rehearse(in scope, id, script string) time.Duration {
 }
 
 // probe sends a health check from a load balancer, with its security groups and addresses, to an instance.
-func (c *Cloud) probe(in scope, groups, from []string, id, protocol string, port int, path string) probeAnswer {
+func (c *Cloud) probe(in scope, groups, from []string, id string, port int, path string) probeAnswer {
 	sc := c.ec2.in(in)
 	i := sc.Instances[id]
 	if i == nil || i.Status.Name != "running" {

@@ -72,13 +72,13 @@ func (s *quotaService) sdk(c *reqCtx, q sim.Quota, def bool) types.ServiceQuota 
 		account, value = "", q.Default
 	}
 	out := types.ServiceQuota{
-		ServiceCode: ptr(q.Service), ServiceName: ptr(orText(quotaServiceNames[q.Service], q.Service)), QuotaCode: ptr(q.Code), QuotaName: ptr(q.Name),
-		QuotaArn: ptr(arn("servicequotas", c.region, account, q.Service+"/"+q.Code)), Value: ptr(value), Unit: ptr(orText(q.Unit, "None")),
+		ServiceCode: new(q.Service), ServiceName: new(orText(quotaServiceNames[q.Service], q.Service)), QuotaCode: new(q.Code), QuotaName: new(q.Name),
+		QuotaArn: new(arn("servicequotas", c.region, account, q.Service+"/"+q.Code)), Value: new(value), Unit: new(orText(q.Unit, "None")),
 		Adjustable: q.Adjustable, GlobalQuota: q.Global, QuotaAppliedAtLevel: types.AppliedLevelEnumAccount,
 	}
 	if q.Code == "L-1216C47A" {
 		out.UsageMetric = &types.MetricInfo{
-			MetricNamespace: ptr("AWS/Usage"), MetricName: ptr("ResourceCount"), MetricStatisticRecommendation: ptr("Maximum"),
+			MetricNamespace: new("AWS/Usage"), MetricName: new("ResourceCount"), MetricStatisticRecommendation: new("Maximum"),
 			MetricDimensions: map[string]string{"Class": "Standard/OnDemand", "Resource": "vCPU", "Service": "EC2", "Type": "Resource"},
 		}
 	}
@@ -107,7 +107,7 @@ func (s *quotaService) getServiceQuota(c *reqCtx, in *servicequotas.GetServiceQu
 	if err != nil {
 		return nil, err
 	}
-	return &servicequotas.GetServiceQuotaOutput{Quota: ptr(s.sdk(c, q, false))}, nil
+	return &servicequotas.GetServiceQuotaOutput{Quota: new(s.sdk(c, q, false))}, nil
 }
 
 func (s *quotaService) getDefaultQuota(c *reqCtx, in *servicequotas.GetAWSDefaultServiceQuotaInput) (*servicequotas.GetAWSDefaultServiceQuotaOutput, error) {
@@ -115,7 +115,7 @@ func (s *quotaService) getDefaultQuota(c *reqCtx, in *servicequotas.GetAWSDefaul
 	if err != nil {
 		return nil, err
 	}
-	return &servicequotas.GetAWSDefaultServiceQuotaOutput{Quota: ptr(s.sdk(c, q, true))}, nil
+	return &servicequotas.GetAWSDefaultServiceQuotaOutput{Quota: new(s.sdk(c, q, true))}, nil
 }
 
 func (s *quotaService) listed(c *reqCtx, service, code *string, def bool) ([]types.ServiceQuota, error) {
@@ -152,7 +152,7 @@ func (s *quotaService) listDefaultQuotas(c *reqCtx, in *servicequotas.ListAWSDef
 func (s *quotaService) listServices(c *reqCtx, in *servicequotas.ListServicesInput) (*servicequotas.ListServicesOutput, error) {
 	all := []types.ServiceInfo{}
 	for code, name := range quotaServiceNames {
-		all = append(all, types.ServiceInfo{ServiceCode: ptr(code), ServiceName: ptr(name)})
+		all = append(all, types.ServiceInfo{ServiceCode: new(code), ServiceName: new(name)})
 	}
 	sort.Slice(all, func(i, j int) bool { return *all[i].ServiceCode < *all[j].ServiceCode })
 	page, next, err := quotaPage(c, all, in.NextToken, in.MaxResults)

@@ -180,7 +180,7 @@ func (s *r53Service) change(c *reqCtx, comment string) *types.ChangeInfo {
 }
 
 func (s *r53Service) sdkChange(ch *R53Change) *types.ChangeInfo {
-	out := &types.ChangeInfo{Id: ptr("/change/" + ch.ID), Status: types.ChangeStatus(s.status(ch)), SubmittedAt: &ch.Submitted}
+	out := &types.ChangeInfo{Id: new("/change/" + ch.ID), Status: types.ChangeStatus(s.status(ch)), SubmittedAt: &ch.Submitted}
 	if ch.Comment != "" {
 		out.Comment = &ch.Comment
 	}

@@ -273,7 +273,7 @@ func (s *r53Service) listRecords(c *reqCtx, in *route53.ListResourceRecordSetsIn
 	}
 	if next != nil {
 		// The page ends with the name of the record with which the next one begins, not with a token.
-		out.NextRecordName, out.NextRecordType = ptr(shownName(next.Name)), types.RRType(next.Type)
+		out.NextRecordName, out.NextRecordType = new(shownName(next.Name)), types.RRType(next.Type)
 		if next.SetID != "" {
 			out.NextRecordIdentifier = &next.SetID
 		}

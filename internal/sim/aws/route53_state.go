@@ -123,7 +123,7 @@ func shownName(name string) string {
 }
 
 func (r *DNSRecord) sdk() types.ResourceRecordSet {
-	out := types.ResourceRecordSet{Name: ptr(shownName(r.Name)), Type: types.RRType(r.Type), TTL: r.TTL, Weight: r.Weight, MultiValueAnswer: r.MultiValue,
+	out := types.ResourceRecordSet{Name: new(shownName(r.Name)), Type: types.RRType(r.Type), TTL: r.TTL, Weight: r.Weight, MultiValueAnswer: r.MultiValue,
 		Region: types.ResourceRecordSetRegion(r.Region), Failover: types.ResourceRecordSetFailover(r.Failover)}
 	if r.SetID != "" {
 		out.SetIdentifier = &r.SetID
@@ -149,14 +149,14 @@ func (r *DNSRecord) sdk() types.ResourceRecordSet {
 	}
 	out.ResourceRecords = []types.ResourceRecord{}
 	for _, v := range r.Values {
-		out.ResourceRecords = append(out.ResourceRecords, types.ResourceRecord{Value: ptr(v)})
+		out.ResourceRecords = append(out.ResourceRecords, types.ResourceRecord{Value: new(v)})
 	}
 	return out
 }
 
 func (z *HostedZone) sdk() types.HostedZone {
-	out := types.HostedZone{Id: ptr("/hostedzone/" + z.ID), Name: ptr(shownName(z.Name)), CallerReference: &z.Reference,
-		Config: &types.HostedZoneConfig{PrivateZone: z.Private}, ResourceRecordSetCount: ptr(int64(len(z.Records)))}
+	out := types.HostedZone{Id: new("/hostedzone/" + z.ID), Name: new(shownName(z.Name)), CallerReference: &z.Reference,
+		Config: &types.HostedZoneConfig{PrivateZone: z.Private}, ResourceRecordSetCount: new(int64(len(z.Records)))}
 	if z.Comment != "" {
 		out.Config.Comment = &z.Comment
 	}

@@ -58,7 +58,7 @@ func (s *r53Service) createHostedZone(c *reqCtx, in *route53.CreateHostedZoneInp
 	s.addApex(z)
 	a.Zones[z.ID], a.References[ref] = z, z.ID
 	c.Make(z.ID)
-	out := &route53.CreateHostedZoneOutput{HostedZone: ptr(z.sdk()), ChangeInfo: s.change(c, ""), Location: ptr("https://route53.amazonaws.com/2013-04-01/hostedzone/" + z.ID)}
+	out := &route53.CreateHostedZoneOutput{HostedZone: new(z.sdk()), ChangeInfo: s.change(c, ""), Location: new("https://route53.amazonaws.com/2013-04-01/hostedzone/" + z.ID)}
 	if z.Private {
 		out.VPC = &types.VPC{VPCId: &z.VPCs[0].ID, VPCRegion: types.VPCRegion(z.VPCs[0].Region)}
 	} else {
@@ -82,11 +82,11 @@ func nameServers(c *reqCtx, z *HostedZone) []string {
 
 // addApex adds the records that every zone has.
 func (s *r53Service) addApex(z *HostedZone) {
-	ns := &DNSRecord{Name: z.Name, Type: "NS", TTL: ptr(int64(172800))}
+	ns := &DNSRecord{Name: z.Name, Type: "NS", TTL: new(int64(172800))}
 	for _, n := range z.NameServers {
 		ns.Values = append(ns.Values, n+".")
 	}
-	z.Records = []*DNSRecord{ns, {Name: z.Name, Type: "SOA", TTL: ptr(int64(900)), Values: []string{z.NameServers[0] + ". awsdns-hostmaster.amazon.com. 1 7200 900 1209600 86400"}}}
+	z.Records = []*DNSRecord{ns, {Name: z.Name, Type: "SOA", TTL: new(int64(900)), Values: []string{z.NameServers[0] + ". awsdns-hostmaster.amazon.com. 1 7200 900 1209600 86400"}}}
 }
 
 // checkVPC refuses a VPC that is not there, or that has a zone of that name already.
@@ -107,19 +107,19 @@ func (s *r53Service) getHostedZone(c *reqCtx, in *route53.GetHostedZoneInput) (*
 	if err != nil {
 		return nil, err
 	}
-	out := &route53.GetHostedZoneOutput{HostedZone: ptr(z.sdk())}
+	out := &route53.GetHostedZoneOutput{HostedZone: new(z.sdk())}
 	if !z.Private {
 		out.DelegationSet = &types.DelegationSet{NameServers: z.NameServers}
 		return out, nil
 	}
 	for _, v := range z.VPCs {
-		out.VPCs = append(out.VPCs, types.VPC{VPCId: ptr(v.ID), VPCRegion: types.VPCRegion(v.Region)})
+		out.VPCs = append(out.VPCs, types.VPC{VPCId: new(v.ID), VPCRegion: types.VPCRegion(v.Region)})
 	}
 	return out, nil
 }
 
 func (s *r53Service) getHostedZoneCount(c *reqCtx, _ *route53.GetHostedZoneCountInput) (*route53.GetHostedZoneCountOutput, error) {
-	return &route53.GetHostedZoneCountOutput{HostedZoneCount: ptr(int64(len(s.state.account(c.account).Zones)))}, nil
+	return &route53.GetHostedZoneCountOutput{HostedZoneCount: new(int64(len(s.state.account(c.account).Zones)))}, nil
 }
 
 // zonePage cuts a page of zones by the ID with which it starts, which is how Route 53 marks pages.
@@ -205,7 +205,7 @@ func (s *r53Service) listHostedZonesByName(c *reqCtx, in *route53.ListHostedZone
 	}
 	out := &route53.ListHostedZonesByNameOutput{HostedZones: page, MaxItems: &limit, DNSName: in.DNSName, HostedZoneId: in.HostedZoneId, IsTruncated: next != nil}
 	if next != nil {
-		out.NextDNSName, out.NextHostedZoneId = ptr(shownName(next.Name)), &next.ID
+		out.NextDNSName, out.NextHostedZoneId = new(shownName(next.Name)), &next.ID
 	}
 	return out, nil
 }
@@ -218,7 +218,7 @@ func (s *r53Service) listHostedZonesByVPC(c *reqCtx, in *route53.ListHostedZones
 	a, all := s.state.account(c.account), []types.HostedZoneSummary{}
 	for _, id := range sortedKeys(a.Zones) {
 		if z := a.Zones[id]; slices.Contains(z.VPCs, v) && c.visible(z.ID, z.Created, true, z.Name, tagValues(z.Tags)) {
-			all = append(all, types.HostedZoneSummary{HostedZoneId: &z.ID, Name: ptr(shownName(z.Name)), Owner: &types.HostedZoneOwner{OwningAccount: ptr(c.account)}})
+			all = append(all, types.HostedZoneSummary{HostedZoneId: &z.ID, Name: new(shownName(z.Name)), Owner: &types.HostedZoneOwner{OwningAccount: new(c.account)}})
 		}
 	}
 	limit := orDefault(in.MaxItems, 100)
@@ -250,7 +250,7 @@ func (s *r53Service) updateComment(c *reqCtx, in *route53.UpdateHostedZoneCommen
 		return nil, err
 	}
 	z.Comment = deref(in.Comment)
-	return &route53.UpdateHostedZoneCommentOutput{HostedZone: ptr(z.sdk())}, nil
+	return &route53.UpdateHostedZoneCommentOutput{HostedZone: new(z.sdk())}, nil
 }
 
 func (s *r53Service) associateVPC(c *reqCtx, in *route53.AssociateVPCWithHostedZoneInput) (*route53.AssociateVPCWithHostedZoneOutput, error) {
@@ -315,7 +315,7 @@ func (s *r53Service) tagged(c *reqCtx, kind types.TagResourceType, id string) (*
 func (z *HostedZone) tagSet() types.ResourceTagSet {
 	set := types.ResourceTagSet{ResourceType: types.TagResourceTypeHostedzone, ResourceId: &z.ID, Tags: []types.Tag{}}
 	for _, t := range z.Tags {
-		set.Tags = append(set.Tags, types.Tag{Key: ptr(t.Key), Value: ptr(t.Value)})
+		set.Tags = append(set.Tags, types.Tag{Key: new(t.Key), Value: new(t.Value)})
 	}
 	return set
 }
@@ -348,7 +348,7 @@ func (s *r53Service) listTags(c *reqCtx, in *route53.ListTagsForResourceInput) (
 	if err != nil {
 		return nil, err
 	}
-	return &route53.ListTagsForResourceOutput{ResourceTagSet: ptr(z.tagSet())}, nil
+	return &route53.ListTagsForResourceOutput{ResourceTagSet: new(z.tagSet())}, nil
 }
 
 func (s *r53Service) listTagsMany(c *reqCtx, in *route53.ListTagsForResourcesInput) (*route53.ListTagsForResourcesOutput, error) {

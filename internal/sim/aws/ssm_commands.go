@@ -246,23 +246,23 @@ func (cmd *SSMCommand) sdk() types.Command {
 		}
 	}
 	out := types.Command{
-		CommandId: &cmd.ID, DocumentName: &cmd.Document, DocumentVersion: ptr(cmd.Version), Comment: ptr(cmd.Comment),
-		ExpiresAfter: ptr(cmd.Requested.Add(time.Duration(cmd.Timeout)*time.Second + cmd.limit())), Parameters: cmd.Parameters,
+		CommandId: &cmd.ID, DocumentName: &cmd.Document, DocumentVersion: new(cmd.Version), Comment: new(cmd.Comment),
+		ExpiresAfter: new(cmd.Requested.Add(time.Duration(cmd.Timeout)*time.Second + cmd.limit())), Parameters: cmd.Parameters,
 		InstanceIds: append([]string{}, cmd.InstanceIDs...), Targets: []types.Target{}, RequestedDateTime: &cmd.Requested,
-		Status: types.CommandStatus(status), StatusDetails: ptr(details), OutputS3BucketName: ptr(""), OutputS3KeyPrefix: ptr(""),
+		Status: types.CommandStatus(status), StatusDetails: new(details), OutputS3BucketName: new(""), OutputS3KeyPrefix: new(""),
 		MaxConcurrency: &cmd.MaxConcurrency, MaxErrors: &cmd.MaxErrors, TargetCount: int32(len(cmd.Invocations)), CompletedCount: completed,
-		ErrorCount: errs, DeliveryTimedOutCount: undelivered, ServiceRole: ptr(""), TimeoutSeconds: &cmd.Timeout,
-		NotificationConfig:     &types.NotificationConfig{NotificationArn: ptr(""), NotificationEvents: []types.NotificationEvent{}},
+		ErrorCount: errs, DeliveryTimedOutCount: undelivered, ServiceRole: new(""), TimeoutSeconds: &cmd.Timeout,
+		NotificationConfig:     &types.NotificationConfig{NotificationArn: new(""), NotificationEvents: []types.NotificationEvent{}},
 		CloudWatchOutputConfig: noCloudWatch(), AlarmConfiguration: nil, TriggeredAlarms: []types.AlarmStateInformation{},
 	}
 	for _, k := range sortedKeys(cmd.Targets) {
-		out.Targets = append(out.Targets, types.Target{Key: ptr(k), Values: cmd.Targets[k]})
+		out.Targets = append(out.Targets, types.Target{Key: new(k), Values: cmd.Targets[k]})
 	}
 	return out
 }
 
 func noCloudWatch() *types.CloudWatchOutputConfig {
-	return &types.CloudWatchOutputConfig{CloudWatchLogGroupName: ptr(""), CloudWatchOutputEnabled: false}
+	return &types.CloudWatchOutputConfig{CloudWatchLogGroupName: new(""), CloudWatchOutputEnabled: false}
 }
 
 // command finds a command by ID. A fresh one is not visible for a moment, which is why the SDK's waiter retries
@@ -288,25 +288,25 @@ func (s *ssmService) getCommandInvocation(c *reqCtx, in *ssm.GetCommandInvocatio
 	}
 	iv := cmd.Invocations[*in.InstanceId]
 	out := &ssm.GetCommandInvocationOutput{
-		CommandId: &cmd.ID, InstanceId: &iv.InstanceID, Comment: ptr(cmd.Comment), DocumentName: &cmd.Document, DocumentVersion: ptr(cmd.Version),
-		PluginName: ptr("aws:runShellScript"), ResponseCode: iv.Code, Status: types.CommandInvocationStatus(iv.Status), StatusDetails: &iv.Details,
-		StandardOutputContent: &iv.Stdout, StandardErrorContent: &iv.Stderr, StandardOutputUrl: ptr(""), StandardErrorUrl: ptr(""),
-		ExecutionStartDateTime: ptr(""), ExecutionEndDateTime: ptr(""), ExecutionElapsedTime: ptr(""), CloudWatchOutputConfig: noCloudWatch(),
+		CommandId: &cmd.ID, InstanceId: &iv.InstanceID, Comment: new(cmd.Comment), DocumentName: &cmd.Document, DocumentVersion: new(cmd.Version),
+		PluginName: new("aws:runShellScript"), ResponseCode: iv.Code, Status: types.CommandInvocationStatus(iv.Status), StatusDetails: &iv.Details,
+		StandardOutputContent: &iv.Stdout, StandardErrorContent: &iv.Stderr, StandardOutputUrl: new(""), StandardErrorUrl: new(""),
+		ExecutionStartDateTime: new(""), ExecutionEndDateTime: new(""), ExecutionElapsedTime: new(""), CloudWatchOutputConfig: noCloudWatch(),
 	}
 	if !iv.Started.IsZero() {
-		out.ExecutionStartDateTime = ptr(stamp(iv.Started))
+		out.ExecutionStartDateTime = new(stamp(iv.Started))
 	}
 	if !iv.Started.IsZero() && !iv.Ended.IsZero() {
-		out.ExecutionEndDateTime = ptr(stamp(iv.Ended))
-		out.ExecutionElapsedTime = ptr("PT" + strconv.FormatFloat(iv.Ended.Sub(iv.Started).Seconds(), 'f', -1, 64) + "S")
+		out.ExecutionEndDateTime = new(stamp(iv.Ended))
+		out.ExecutionElapsedTime = new("PT" + strconv.FormatFloat(iv.Ended.Sub(iv.Started).Seconds(), 'f', -1, 64) + "S")
 	}
 	return out, nil
 }
 
 func (s *ssmService) listCommands(c *reqCtx, in *ssm.ListCommandsInput) (*ssm.ListCommandsOutput, error) {
 	sc, all := s.state.in(c.scope()), []types.Command{}
-	for i := len(sc.Order) - 1; i >= 0; i-- { // newest first
-		cmd := sc.Commands[sc.Order[i]]
+	for _, id := range slices.Backward(sc.Order) { // newest first
+		cmd := sc.Commands[id]
 		if in.CommandId != nil && *in.CommandId != cmd.ID || in.InstanceId != nil && cmd.Invocations[*in.InstanceId] == nil {
 			continue
 		}
@@ -323,8 +323,8 @@ func (s *ssmService) listCommands(c *reqCtx, in *ssm.ListCommandsInput) (*ssm.Li
 
 func (s *ssmService) listCommandInvocations(c *reqCtx, in *ssm.ListCommandInvocationsInput) (*ssm.ListCommandInvocationsOutput, error) {
 	sc, all := s.state.in(c.scope()), []types.CommandInvocation{}
-	for i := len(sc.Order) - 1; i >= 0; i-- {
-		cmd := sc.Commands[sc.Order[i]]
+	for _, id := range slices.Backward(sc.Order) {
+		cmd := sc.Commands[id]
 		if in.CommandId != nil && *in.CommandId != cmd.ID || !c.visible(cmd.ID, cmd.Requested, true, cmd.Comment) {
 			continue
 		}
@@ -341,17 +341,17 @@ func (s *ssmService) listCommandInvocations(c *reqCtx, in *ssm.ListCommandInvoca
 func (s *ssmService) sdkInvocation(c *reqCtx, cmd *SSMCommand, iv *SSMInvocation, details bool) types.CommandInvocation {
 	m, _ := s.cloud.machine(c.scope(), iv.InstanceID)
 	out := types.CommandInvocation{
-		CommandId: &cmd.ID, InstanceId: &iv.InstanceID, InstanceName: ptr(m.Name), Comment: ptr(cmd.Comment), DocumentName: &cmd.Document,
-		DocumentVersion: ptr(cmd.Version), RequestedDateTime: &cmd.Requested, Status: types.CommandInvocationStatus(iv.Status),
-		StatusDetails: &iv.Details, StandardOutputUrl: ptr(""), StandardErrorUrl: ptr(""), CommandPlugins: []types.CommandPlugin{},
-		ServiceRole: ptr(""), CloudWatchOutputConfig: noCloudWatch(),
-		NotificationConfig: &types.NotificationConfig{NotificationArn: ptr(""), NotificationEvents: []types.NotificationEvent{}},
+		CommandId: &cmd.ID, InstanceId: &iv.InstanceID, InstanceName: new(m.Name), Comment: new(cmd.Comment), DocumentName: &cmd.Document,
+		DocumentVersion: new(cmd.Version), RequestedDateTime: &cmd.Requested, Status: types.CommandInvocationStatus(iv.Status),
+		StatusDetails: &iv.Details, StandardOutputUrl: new(""), StandardErrorUrl: new(""), CommandPlugins: []types.CommandPlugin{},
+		ServiceRole: new(""), CloudWatchOutputConfig: noCloudWatch(),
+		NotificationConfig: &types.NotificationConfig{NotificationArn: new(""), NotificationEvents: []types.NotificationEvent{}},
 	}
 	if details && !iv.Started.IsZero() {
 		p := types.CommandPlugin{
-			Name: ptr("aws:runShellScript"), Status: types.CommandPluginStatus(iv.Status), StatusDetails: &iv.Details, ResponseCode: iv.Code,
-			ResponseStartDateTime: &iv.Started, Output: ptr(truncate(iv.Stdout+iv.Stderr, maxPluginOutput)),
-			StandardOutputUrl: ptr(""), StandardErrorUrl: ptr(""), OutputS3Region: ptr(c.region), OutputS3BucketName: ptr(""), OutputS3KeyPrefix: ptr(""),
+			Name: new("aws:runShellScript"), Status: types.CommandPluginStatus(iv.Status), StatusDetails: &iv.Details, ResponseCode: iv.Code,
+			ResponseStartDateTime: &iv.Started, Output: new(truncate(iv.Stdout+iv.Stderr, maxPluginOutput)),
+			StandardOutputUrl: new(""), StandardErrorUrl: new(""), OutputS3Region: new(c.region), OutputS3BucketName: new(""), OutputS3KeyPrefix: new(""),
 		}
 		if !iv.Ended.IsZero() {
 			p.ResponseFinishDateTime = &iv.Ended

@@ -55,8 +55,8 @@ func (m machine) information(c *reqCtx) types.InstanceInformation {
 	}
 	name, version := c.cloud.system(c.scope(), m)
 	return types.InstanceInformation{
-		InstanceId: &m.ID, PingStatus: types.PingStatus(m.Agent), LastPingDateTime: &lastPing, AgentVersion: ptr(agentVersion),
-		IsLatestVersion: ptr(true), PlatformType: types.PlatformTypeLinux, PlatformName: &name, PlatformVersion: &version,
+		InstanceId: &m.ID, PingStatus: types.PingStatus(m.Agent), LastPingDateTime: &lastPing, AgentVersion: new(agentVersion),
+		IsLatestVersion: new(true), PlatformType: types.PlatformTypeLinux, PlatformName: &name, PlatformVersion: &version,
 		ResourceType: types.ResourceTypeEc2Instance, IPAddress: &m.PrivateIP, ComputerName: &m.Hostname,
 		SourceId: &m.ID, SourceType: types.SourceTypeAwsEc2Instance,
 	}
@@ -102,15 +102,15 @@ func (s *ssmService) getDocument(_ *reqCtx, in *ssm.GetDocumentInput) (*ssm.GetD
 		return nil, fail(400, "InvalidDocument", "Document with name %s does not exist.", deref(in.Name))
 	}
 	return &ssm.GetDocumentOutput{
-		Name: in.Name, DocumentVersion: ptr("1"), Status: types.DocumentStatusActive, Content: ptr(shellContent),
+		Name: in.Name, DocumentVersion: new("1"), Status: types.DocumentStatusActive, Content: new(shellContent),
 		DocumentType: types.DocumentTypeCommand, DocumentFormat: types.DocumentFormatJson, CreatedDate: &managedSince,
 	}, nil
 }
 
 func (s *ssmService) listDocuments(c *reqCtx, in *ssm.ListDocumentsInput) (*ssm.ListDocumentsOutput, error) {
 	all := []types.DocumentIdentifier{{
-		Name: ptr(shellDocument), Owner: ptr("Amazon"), DocumentVersion: ptr("1"), DocumentType: types.DocumentTypeCommand,
-		SchemaVersion: ptr("1.2"), DocumentFormat: types.DocumentFormatJson, Tags: []types.Tag{}, CreatedDate: &managedSince,
+		Name: new(shellDocument), Owner: new("Amazon"), DocumentVersion: new("1"), DocumentType: types.DocumentTypeCommand,
+		SchemaVersion: new("1.2"), DocumentFormat: types.DocumentFormatJson, Tags: []types.Tag{}, CreatedDate: &managedSince,
 		PlatformTypes: []types.PlatformType{types.PlatformTypeLinux, types.PlatformTypeMacos},
 	}}
 	page, next, err := ssmPage(c, all, in.NextToken, in.MaxResults)

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -83,7 +84,7 @@ func (s *ssmService) parameter(c *reqCtx, ref string) (*SSMParameter, error) {
 func (p *SSMParameter) sdk(sc scope) types.Parameter {
 	return types.Parameter{
 		Name: &p.Name, Type: types.ParameterType(p.Type), Value: &p.Value, Version: p.Version, LastModifiedDate: &p.Modified,
-		ARN: ptr(parameterARN(sc, p.Name)), DataType: &p.DataType,
+		ARN: new(parameterARN(sc, p.Name)), DataType: &p.DataType,
 	}
 }
 
@@ -120,9 +121,7 @@ func (s *ssmService) getParametersByPath(c *reqCtx, in *ssm.GetParametersByPathI
 		return nil, invalidParam("The parameter doesn't meet the parameter name requirements. The parameter name must begin with a forward slash \"/\".")
 	}
 	found := map[string]*SSMParameter{}
-	for name, p := range s.state.in(c.scope()).Parameters {
-		found[name] = p
-	}
+	maps.Copy(found, s.state.in(c.scope()).Parameters)
 	if strings.HasPrefix(path, "/aws/") {
 		found = s.publicParameters(c.scope())
 	}
@@ -136,7 +135,7 @@ func (s *ssmService) getParametersByPath(c *reqCtx, in *ssm.GetParametersByPathI
 	}
 	limit := in.MaxResults
 	if limit == nil {
-		limit = ptr(int32(10))
+		limit = new(int32(10))
 	}
 	if *limit > 10 {
 		return nil, invalidParam("1 validation error detected: Value '%d' at 'maxResults' failed to satisfy constraint: Member must have value less than or equal to 10", *limit)
@@ -209,7 +208,7 @@ func (s *ssmService) describeParameters(c *reqCtx, in *ssm.DescribeParametersInp
 		if c.visible(name, p.Modified, true) {
 			all = append(all, types.ParameterMetadata{
 				Name: &p.Name, Type: types.ParameterType(p.Type), LastModifiedDate: &p.Modified, LastModifiedUser: &who, Version: p.Version,
-				Tier: types.ParameterTierStandard, Policies: []types.ParameterInlinePolicy{}, DataType: &p.DataType, ARN: ptr(parameterARN(c.scope(), name)),
+				Tier: types.ParameterTierStandard, Policies: []types.ParameterInlinePolicy{}, DataType: &p.DataType, ARN: new(parameterARN(c.scope(), name)),
 			})
 		}
 	}

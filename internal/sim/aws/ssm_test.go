@@ -2,6 +2,7 @@ package aws
 
 import (
 	"encoding/base64"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -56,9 +57,7 @@ func TestPublicImageParameters(t *testing.T) {
 func (s *site) command(t *testing.T, c *ssm.Client, id, script string, params map[string][]string) *ssm.GetCommandInvocationOutput {
 	t.Helper()
 	all := map[string][]string{"commands": {script}}
-	for k, v := range params {
-		all[k] = v
-	}
+	maps.Copy(all, params)
 	sent := must(c.SendCommand(s.ctx(), &ssm.SendCommandInput{DocumentName: awssdk.String("AWS-RunShellScript"), InstanceIds: []string{id}, Parameters: all}))(t)
 	if sent.Command.Status != types.CommandStatusPending {
 		t.Errorf("a command that was just sent is %s", sent.Command.Status)

@@ -158,8 +158,8 @@ func (s *stsService) assumeRole(c *reqCtx, in *sts.AssumeRoleInput) (*sts.Assume
 		return nil, failValidation("The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining")
 	}
 	user := types.AssumedRoleUser{
-		AssumedRoleId: ptr(role.ID + ":" + *in.RoleSessionName),
-		Arn:           ptr(arn("sts", "", account, "assumed-role/"+role.Name+"/"+*in.RoleSessionName)),
+		AssumedRoleId: new(role.ID + ":" + *in.RoleSessionName),
+		Arn:           new(arn("sts", "", account, "assumed-role/"+role.Name+"/"+*in.RoleSessionName)),
 	}
 	cred := s.session(c, &STSSession{Account: account, ARN: *user.Arn, UserID: *user.AssumedRoleId, Expires: c.second().Add(time.Duration(seconds) * time.Second)})
 	return &sts.AssumeRoleOutput{Credentials: cred, AssumedRoleUser: &user}, nil
@@ -171,8 +171,8 @@ func (s *stsService) session(c *reqCtx, ss *STSSession) *types.Credentials {
 	key := c.w.ID("ASIA", 16, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
 	s.state.Sessions[key] = ss
 	return &types.Credentials{
-		AccessKeyId: &key, SecretAccessKey: ptr(c.w.ID("", 40, base64url)),
-		SessionToken: ptr(c.w.ID("IQoJb3JpZ2luX2Vj", 200, base64url)), Expiration: &ss.Expires,
+		AccessKeyId: &key, SecretAccessKey: new(c.w.ID("", 40, base64url)),
+		SessionToken: new(c.w.ID("IQoJb3JpZ2luX2Vj", 200, base64url)), Expiration: &ss.Expires,
 	}
 }
 
@@ -223,9 +223,9 @@ func (s *stsService) getFederationToken(c *reqCtx, in *sts.GetFederationTokenInp
 		return nil, failValidation(`1 validation error detected: Value '%s' at 'name' failed to satisfy constraint: Member must satisfy regular expression pattern: [\w+=,.@-]*`, name)
 	}
 	seconds := orDefault(in.DurationSeconds, 43200)
-	user := types.FederatedUser{FederatedUserId: ptr(c.account + ":" + name), Arn: ptr(arn("sts", "", c.account, "federated-user/"+name))}
+	user := types.FederatedUser{FederatedUserId: new(c.account + ":" + name), Arn: new(arn("sts", "", c.account, "federated-user/"+name))}
 	cred := s.session(c, &STSSession{Account: c.account, ARN: *user.Arn, UserID: *user.FederatedUserId, Expires: c.second().Add(time.Duration(seconds) * time.Second)})
-	return &sts.GetFederationTokenOutput{Credentials: cred, FederatedUser: &user, PackedPolicySize: ptr(int32(0))}, nil
+	return &sts.GetFederationTokenOutput{Credentials: cred, FederatedUser: &user, PackedPolicySize: new(int32(0))}, nil
 }
 
 func (s *stsService) getAccessKeyInfo(_ *reqCtx, in *sts.GetAccessKeyInfoInput) (*sts.GetAccessKeyInfoOutput, error) {

@@ -27,13 +27,6 @@ func (r *request) ctx() *reqCtx {
 	return &reqCtx{request: r, w: r.cloud.World, call: r.Call, now: r.cloud.World.Now(), account: r.Account, region: r.Region}
 }
 
-// internal is the context of what a service does by itself in a scope, outside of any request.
-func (c *Cloud) internal(service, operation string, sc scope) *reqCtx {
-	r := &request{Call: &sim.Call{Cloud: "aws", Service: service, Operation: operation, Account: sc.Account, Region: sc.Region, Mutating: true},
-		cloud: c, Who: Identity{Account: sc.Account}, id: newRequestID()}
-	return r.ctx()
-}
-
 // typedOp is an operation written against SDK structs: it makes an empty input, and carries a filled one out.
 type typedOp struct {
 	input func() any
@@ -127,7 +120,7 @@ func (c *reqCtx) second() time.Time { return c.now.Truncate(time.Second) }
 
 // uniqueID makes an ID as IAM does: a prefix that tells the kind, and 17 characters ("IAM identifiers").
 func (c *reqCtx) uniqueID(prefix string) string {
-	return c.w.ID(prefix, 17, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
+	return c.w.ID(prefix, 17, idLetters)
 }
 
 // regionalARN names a resource of this account in this region.
@@ -135,10 +128,10 @@ func (c *reqCtx) regionalARN(service, resource string) string {
 	return arn(service, c.region, c.account, resource)
 }
 
-// globalARN names a resource of this account that belongs to no region.
-func (c *reqCtx) globalARN(service, resource string) string {
-	return arn(service, "", c.account, resource)
-}
+const idLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+
+// iamARN names an IAM entity of this account; IAM belongs to no region.
+func (c *reqCtx) iamARN(resource string) string { return arn("iam", "", c.account, resource) }
 
 // fail is a refusal with an HTTP status and an error code.
 func fail(status int, code, format string, args ...any) error {
@@ -160,8 +153,6 @@ func failValidation(format string, args ...any) error {
 func failMissing(member string) error {
 	return failValidation("1 validation error detected: Value null at '%s' failed to satisfy constraint: Member must not be null", member)
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // deref is the value behind p, or the zero value.
 func deref[T any](p *T) T {
@@ -194,9 +185,9 @@ func pageOf[T any](c *reqCtx, all []T, token *string, limit int) (page []T, next
 		switch f.Mode {
 		case "repeat":
 			end := min(len(all), start+max(limit, 1))
-			return all[start:end], ptr(encodeToken(start)), nil
+			return all[start:end], new(encodeToken(start)), nil
 		default:
-			return all[:0], ptr(encodeToken(start)), nil
+			return all[:0], new(encodeToken(start)), nil
 		}
 	}
 	end := len(all)
@@ -205,11 +196,11 @@ func pageOf[T any](c *reqCtx, all []T, token *string, limit int) (page []T, next
 	}
 	if p := c.w.Options().EmptyPages; p > 0 && end < len(all) && c.w.Fraction("page", c.call.Operation, strconv.Itoa(start), strconv.Itoa(len(all))) < p {
 		if !strings.HasSuffix(deref(token), emptyMark) {
-			return all[:0], ptr(encodeToken(start) + emptyMark), nil
+			return all[:0], new(encodeToken(start) + emptyMark), nil
 		}
 	}
 	if end < len(all) {
-		next = ptr(encodeToken(end))
+		next = new(encodeToken(end))
 	}
 	return all[start:end], next, nil
 }
@@ -217,7 +208,7 @@ func pageOf[T any](c *reqCtx, all []T, token *string, limit int) (page []T, next
 // emptyMark ends the token of a page that was empty, so that the next one is not.
 const emptyMark = "AAA="
 
-const tokenPrefix = "AQICAHhTb21lUG9z"
+const tokenPrefix = "AQICAHh" //nolint:gosec // a page token, no credential
 
 func encodeToken(pos int) string { return tokenPrefix + fmt.Sprintf("%08x", pos) }
 

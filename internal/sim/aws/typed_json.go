@@ -207,7 +207,7 @@ func jsonValue(v reflect.Value) (any, bool) {
 		}
 		return doc, true
 	case reflect.Struct:
-		if at, ok := v.Interface().(time.Time); ok {
+		if at, ok := reflect.TypeAssert[time.Time](v); ok {
 			return float64(at.UnixMilli()) / 1000, true
 		}
 		return jsonStruct(v), true

@@ -55,7 +55,7 @@ func parseFormTree(form url.Values) *formNode {
 	root := &formNode{}
 	for key, values := range form {
 		n := root
-		for _, part := range strings.Split(key, ".") {
+		for part := range strings.SplitSeq(key, ".") {
 			n = n.child(part)
 		}
 		if len(values) > 0 {
@@ -257,7 +257,7 @@ func encodeXMLValue(b *strings.Builder, name string, v reflect.Value, naming xml
 		}
 		b.WriteString("</" + name + ">")
 	case reflect.Struct:
-		if at, ok := v.Interface().(time.Time); ok {
+		if at, ok := reflect.TypeAssert[time.Time](v); ok {
 			writeXMLText(b, name, at.UTC().Format(naming.time))
 			return
 		}
