@@ -97,6 +97,7 @@ func (s *server) jobRoutes() {
 		return jobAnswer(http.StatusOK, v, nil), nil
 	})
 	s.changeRoutes()
+	s.endRoutes()
 }
 
 func (s *server) changeRoutes() {
@@ -124,7 +125,9 @@ func (s *server) changeRoutes() {
 		return jobAnswer(http.StatusOK, v, warnings), nil
 	})
 	bodyOf[provision.PatchRequest](s, "/provisioning-jobs/{id}", http.MethodPatch)
+}
 
+func (s *server) endRoutes() {
 	type deleteIn struct {
 		JobID
 		IfMatch
