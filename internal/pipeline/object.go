@@ -37,6 +37,10 @@ type Aspect struct {
 	Name         string
 	Wanted, Seen string
 	Set          func(context.Context) error // nil: it cannot be changed on a live object
+
+	// Lane is set side by side with the object's other lanes; within one, and
+	// in the nameless one, aspects are set one after another.
+	Lane string
 }
 
 // A Resource says how one object at a cloud is found, made, kept right and removed.
@@ -94,7 +98,8 @@ func (x Resource) String() string { return x.Kind + " " + x.Name }
 //  4. The ID is saved the moment it is known, before anything is waited for.
 //     A create in flight is not abandoned when the job is cancelled.
 //  5. Aspects that differ are set (Apply) or reported as drift (Verify).
-//  6. What came up broken stays recorded, so that teardown finds it.
+//  6. What came up broken stays, and stays recorded, until a person has read
+//     why; a retry replaces it. So does a run that finds an object half removed.
 func (r *Run) Ensure(ctx context.Context, x Resource) (string, error) {
 	switch r.Mode {
 	case Plan:
@@ -106,6 +111,12 @@ func (r *Run) Ensure(ctx context.Context, x Resource) (string, error) {
 		return r.verify(ctx, x)
 	}
 	rec, known := r.Object(x.Kind, x.Key)
+	if known && rec.State == job.ObjectCreated && rec.Reason != "" {
+		if err := r.replace(ctx, x, rec); err != nil {
+			return "", err
+		}
+		rec, _ = r.Object(x.Kind, x.Key)
+	}
 	if known && rec.State == job.ObjectCreated {
 		if r.isSettled(rec) {
 			return rec.ID, nil
@@ -253,8 +264,14 @@ func (r *Run) find(ctx context.Context, x Resource) (*Seen, error) {
 func (r *Run) settle(ctx context.Context, x Resource, rec job.Object, seen Seen) error {
 	switch seen.Status {
 	case Broken:
+		if rec.Reason != cameUpBroken {
+			rec.Reason = cameUpBroken
+			if err := r.put(ctx, nil, rec); err != nil {
+				return err
+			}
+		}
 		return Fatal("object-failed", fmt.Sprintf("%s (%s) failed: %s", x, rec.ID, or(seen.Reason, "the cloud gives no reason")),
-			"Put right what the reason names, then retry; the failed object is kept until then.")
+			"Put right what the reason names, then retry: the failed object is kept until then, and replaced.")
 	case Gone:
 		return r.lost(ctx, x, rec, seen.Reason)
 	case Pending:
@@ -269,6 +286,7 @@ func (r *Run) settle(ctx context.Context, x Resource, rec job.Object, seen Seen)
 		}
 		return Wait(pollAfter(age), "%s to become ready (%s)", x, or(seen.Reason, "pending"))
 	}
+	lanes := map[string][]Aspect{}
 	for _, a := range seen.Aspects {
 		if a.Wanted == a.Seen {
 			continue
@@ -277,12 +295,24 @@ func (r *Run) settle(ctx context.Context, x Resource, rec job.Object, seen Seen)
 			return Fatal("not-as-asked", fmt.Sprintf("%s (%s): %s is %q and should be %q, and cannot be changed in place", x, rec.ID, a.Name, a.Seen, a.Wanted),
 				"Remove it, then retry.")
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := a.Set(ctx); err != nil {
-			return err
-		}
+		lanes[a.Lane] = append(lanes[a.Lane], a)
+	}
+	var parts []func(context.Context) error
+	for _, lane := range lanes {
+		parts = append(parts, func(ctx context.Context) error {
+			for _, a := range lane {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				if err := a.Set(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := All(ctx, parts...); err != nil {
+		return err
 	}
 	r.markSettled(rec)
 	return nil
@@ -458,9 +488,27 @@ func (r *Run) removeOne(ctx context.Context, x Resource, rec job.Object) error {
 	return r.removed(ctx, x, rec)
 }
 
-// deleteSent marks a row whose delete was sent: from then on not-found is the
-// expected answer.
-const deleteSent = "being deleted"
+// What Reason says of a row in state created that is not as it should be.
+const (
+	deleteSent   = "being deleted" // from here on not-found is the expected answer
+	cameUpBroken = "came up failed"
+)
+
+// replace removes an object that came up broken, or that a removal had begun
+// on, so that Ensure can make it anew. One that has recovered stays.
+func (r *Run) replace(ctx context.Context, x Resource, rec job.Object) error {
+	if rec.Reason == cameUpBroken {
+		seen, err := x.Get(ctx, rec.ID)
+		if err != nil && !Is(err, NotFound) {
+			return err
+		}
+		if err == nil && (seen.Status == Ready || seen.Status == Pending) {
+			rec.Reason = ""
+			return r.put(ctx, nil, rec)
+		}
+	}
+	return r.removeOne(ctx, x, rec)
+}
 
 func (r *Run) awaitGone(x Resource, rec job.Object, seen Seen) error {
 	return Wait(5*time.Second, "%s (%s) to be deleted (%s)", x, rec.ID, or(seen.Reason, "deleting"))

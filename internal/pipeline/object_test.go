@@ -16,11 +16,11 @@ type shelf struct {
 	things   map[string]*thing // by ID
 	next     int
 	now      time.Time
-	lag      time.Duration        // fresh objects are invisible for this long
-	tokens   map[string]string    // honoured tokens
-	creates  int                  // creates that took effect
+	lag      time.Duration         // fresh objects are invisible for this long
+	tokens   map[string]string     // honoured tokens
+	creates  int                   // creates that took effect
 	fail     func(op string) error // before
-	loseNext bool                 // the next create takes effect and its reply is lost
+	loseNext bool                  // the next create takes effect and its reply is lost
 }
 
 type thing struct {
@@ -310,6 +310,60 @@ func TestBrokenIsKeptAndEndedIsNamed(t *testing.T) {
 		if status == "failed" && b.book.objects["shelf:thing/one"].State != job.ObjectCreated {
 			t.Error("a broken object is no longer in the ledger")
 		}
+	}
+}
+
+func TestRetryReplacesWhatCameUpBroken(t *testing.T) {
+	for name, recovers := range map[string]bool{"still broken": false, "recovered": true} {
+		b := newBench()
+		r := b.run(Apply)
+		_, _ = r.Ensure(t.Context(), b.shelf.resource(r, true)) // made, not yet ready
+		for _, th := range b.shelf.things {
+			th.status = "failed"
+		}
+		if err := b.settle(t, true); err == nil {
+			t.Fatalf("%s: a broken object passed", name)
+		}
+		if recovers {
+			for _, th := range b.shelf.things {
+				th.status = ""
+			}
+		}
+		if err := b.settle(t, true); err != nil {
+			t.Fatalf("%s: the retry: %v", name, err)
+		}
+		want := 2
+		if recovers {
+			want = 1
+		}
+		if b.shelf.creates != want || len(b.shelf.things) != 1 {
+			t.Errorf("%s: %d creates, %d things; want %d and 1", name, b.shelf.creates, len(b.shelf.things), want)
+		}
+	}
+}
+
+func TestHalfRemovedIsMadeAnew(t *testing.T) {
+	b := newBench()
+	if err := b.settle(t, true); err != nil {
+		t.Fatal(err)
+	}
+	r := b.run(Apply)
+	x := b.shelf.resource(r, true)
+	x.Slow = true
+	x.Delete = func(_ context.Context, id string) error {
+		b.shelf.things[id].status = "pending"
+		return nil
+	}
+	if err := r.Remove(t.Context(), x); err == nil {
+		t.Fatal("gone at once")
+	}
+	clear(b.shelf.things) // the deletion goes through, and then the object is wanted again
+	b.shelf.now = b.shelf.now.Add(time.Hour)
+	if err := b.settle(t, true); err != nil {
+		t.Fatal(err)
+	}
+	if b.shelf.creates != 2 || len(b.shelf.things) != 1 {
+		t.Errorf("%d creates, %d things", b.shelf.creates, len(b.shelf.things))
 	}
 }
 
