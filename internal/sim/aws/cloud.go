@@ -50,8 +50,6 @@ type hooks struct {
 	identify func(accessKey string) (Identity, bool)
 	// identityOf fills in ARN and user ID of a long-lived access key (IAM).
 	identityOf func(account, accessKey string) (Identity, bool)
-	// launchTemplateUsers names what still uses a launch template (Auto Scaling).
-	launchTemplateUsers func(s scope, templateID string) []string
 	// instanceGone is told when an instance has left running, for whatever reason (Auto Scaling, ELB).
 	instanceGone []func(s scope, instanceID string)
 }

@@ -70,12 +70,13 @@ type metadataDefaultsIn struct {
 func (e *EC2) modifyMetadataDefaults(r *request, in metadataDefaultsIn) (any, error) {
 	d := &e.in(r.scope()).Defaults
 	set := func(dst *string, v string) {
-		if v == "no-preference" {
-			v = ""
-		} else if v == "" {
-			v = *dst
+		switch v {
+		case "":
+		case "no-preference":
+			*dst = ""
+		default:
+			*dst = v
 		}
-		*dst = v
 	}
 	set(&d.Metadata.Tokens, in.Tokens)
 	set(&d.Metadata.Endpoint, in.Endpoint)

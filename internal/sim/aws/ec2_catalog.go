@@ -428,8 +428,8 @@ type imageDevice struct {
 
 func (i *Image) ident() string { return i.ImageID }
 func (i *Image) kind() string  { return "image" }
-func (i *Image) placed() (string, []string, bool) {
-	return i.State, nil, false
+func (i *Image) placed() place {
+	return place{i.State, nil, false}
 }
 
 func (i *Image) attr(name string) ([]string, bool) {

@@ -99,11 +99,11 @@ func (e *EC2) seen(c *sim.Call, t thing, by sim.Lookup) bool {
 	if h.Seq <= 0 { // part of a fresh account
 		return true
 	}
-	text := t.kind()
+	words := []string{t.kind()}
 	for _, tag := range h.Tags {
-		text += " " + tag.Value
+		words = append(words, tag.Value)
 	}
-	return e.cloud.World.Visible(c, t.ident(), h.Created, by, text)
+	return e.cloud.World.Visible(c, t.ident(), h.Created, by, strings.Join(words, " "))
 }
 
 // find picks objects for a Describe: the named ones (a missing one is an error), or all that match the filters.

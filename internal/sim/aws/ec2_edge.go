@@ -34,8 +34,8 @@ type NetworkACL struct {
 
 func (a *NetworkACL) ident() string { return a.ID }
 func (a *NetworkACL) kind() string  { return "network-acl" }
-func (a *NetworkACL) placed() (string, []string, bool) {
-	return "", []string{a.VpcID}, false
+func (a *NetworkACL) placed() place {
+	return place{"", []string{a.VpcID}, false}
 }
 
 func (a *NetworkACL) attr(name string) ([]string, bool) {
@@ -111,9 +111,9 @@ type VpcPeering struct {
 
 func (p *VpcPeering) ident() string { return p.ID }
 func (p *VpcPeering) kind() string  { return "vpc-peering-connection" }
-func (p *VpcPeering) placed() (string, []string, bool) {
+func (p *VpcPeering) placed() place {
 	gone := p.Status.Code == "deleted" || p.Status.Code == "rejected" || p.Status.Code == "failed"
-	return p.Status.Code, []string{p.Requester.VpcID, p.Accepter.VpcID}, gone
+	return place{p.Status.Code, []string{p.Requester.VpcID, p.Accepter.VpcID}, gone}
 }
 
 func (p *VpcPeering) attr(name string) ([]string, bool) {
@@ -311,8 +311,8 @@ type VpcEndpoint struct {
 
 func (v *VpcEndpoint) ident() string { return v.ID }
 func (v *VpcEndpoint) kind() string  { return "vpc-endpoint" }
-func (v *VpcEndpoint) placed() (string, []string, bool) {
-	return v.Status, []string{v.VpcID}, false
+func (v *VpcEndpoint) placed() place {
+	return place{v.Status, []string{v.VpcID}, false}
 }
 
 func (v *VpcEndpoint) attr(name string) ([]string, bool) {
@@ -485,8 +485,8 @@ type KeyPair struct {
 
 func (k *KeyPair) ident() string { return k.ID }
 func (k *KeyPair) kind() string  { return "key-pair" }
-func (k *KeyPair) placed() (string, []string, bool) {
-	return "", nil, false
+func (k *KeyPair) placed() place {
+	return place{"", nil, false}
 }
 
 func (k *KeyPair) attr(name string) ([]string, bool) {
@@ -521,11 +521,11 @@ func (e *EC2) importKey(r *request, in importKeyIn) (any, error) {
 		kind = "ed25519"
 	}
 	h := e.cloud.World.Hex("", 32)
-	var print []string
+	var parts []string
 	for i := 0; i < 32; i += 2 {
-		print = append(print, h[i:i+2])
+		parts = append(parts, h[i:i+2])
 	}
-	k := &KeyPair{Name: in.KeyName, ID: e.cloud.hex17("key-"), Fingerprint: strings.Join(print, ":"), Type: kind, meta: e.fresh(tags)}
+	k := &KeyPair{Name: in.KeyName, ID: e.cloud.hex17("key-"), Fingerprint: strings.Join(parts, ":"), Type: kind, meta: e.fresh(tags)}
 	k.CreateTime = k.Created
 	sc.KeyPairs[k.ID] = k
 	r.Make(k.ID)

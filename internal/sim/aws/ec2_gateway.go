@@ -17,11 +17,11 @@ type InternetGateway struct {
 
 func (g *InternetGateway) ident() string { return g.GatewayID }
 func (g *InternetGateway) kind() string  { return "internet-gateway" }
-func (g *InternetGateway) placed() (string, []string, bool) {
+func (g *InternetGateway) placed() place {
 	for _, a := range g.Attachments {
-		return "attached", []string{a.VpcID}, false
+		return place{"attached", []string{a.VpcID}, false}
 	}
-	return "detached", nil, false
+	return place{"detached", nil, false}
 }
 
 func (g *InternetGateway) attr(name string) ([]string, bool) {

@@ -23,8 +23,8 @@ type SecurityGroup struct {
 
 func (g *SecurityGroup) ident() string { return g.GroupID }
 func (g *SecurityGroup) kind() string  { return "security-group" }
-func (g *SecurityGroup) placed() (string, []string, bool) {
-	return "", []string{g.VpcID}, false
+func (g *SecurityGroup) placed() place {
+	return place{"", []string{g.VpcID}, false}
 }
 
 func (g *SecurityGroup) attr(name string) ([]string, bool) {
@@ -59,8 +59,8 @@ type SecurityGroupRule struct {
 
 func (r *SecurityGroupRule) ident() string { return r.RuleID }
 func (r *SecurityGroupRule) kind() string  { return "security-group-rule" }
-func (r *SecurityGroupRule) placed() (string, []string, bool) {
-	return "", []string{r.GroupID}, false
+func (r *SecurityGroupRule) placed() place {
+	return place{"", []string{r.GroupID}, false}
 }
 
 func (r *SecurityGroupRule) attr(name string) ([]string, bool) {
@@ -536,10 +536,8 @@ func (e *EC2) authorize(egress bool) func(r *request, in authorizeIn) (any, erro
 			}
 		}
 		for i, rule := range rules {
-			for _, other := range rules[:i] {
-				if rule.same(other) {
-					return nil, refuse("InvalidParameterValue", "The same permission must not appear multiple times")
-				}
+			if slices.ContainsFunc(rules[:i], rule.same) {
+				return nil, refuse("InvalidParameterValue", "The same permission must not appear multiple times")
 			}
 		}
 		if count+len(rules) > int(e.cloud.quota(r.scope(), "vpc", quotaRules)) {

@@ -124,8 +124,8 @@ type Instance struct {
 
 func (i *Instance) ident() string { return i.InstanceID }
 func (i *Instance) kind() string  { return "instance" }
-func (i *Instance) placed() (string, []string, bool) {
-	return i.Status.Name, []string{i.VpcID, i.SubnetID}, i.Status.Name == "terminated"
+func (i *Instance) placed() place {
+	return place{i.Status.Name, []string{i.VpcID, i.SubnetID}, i.Status.Name == "terminated"}
 }
 
 func (i *Instance) attr(name string) ([]string, bool) {

@@ -66,8 +66,8 @@ type NetworkInterface struct {
 
 func (i *NetworkInterface) ident() string { return i.InterfaceID }
 func (i *NetworkInterface) kind() string  { return "network-interface" }
-func (i *NetworkInterface) placed() (string, []string, bool) {
-	return i.Status, []string{i.VpcID, i.SubnetID, i.Holder}, false
+func (i *NetworkInterface) placed() place {
+	return place{i.Status, []string{i.VpcID, i.SubnetID, i.Holder}, false}
 }
 
 // shownInterface adds what is derived.

@@ -35,11 +35,11 @@ type NatGateway struct {
 
 func (n *NatGateway) ident() string { return n.NatGatewayID }
 func (n *NatGateway) kind() string  { return "natgateway" }
-func (n *NatGateway) placed() (string, []string, bool) {
+func (n *NatGateway) placed() place {
 	if n.Status == "deleted" || n.Status == "failed" {
-		return n.Status, nil, true
+		return place{n.Status, nil, true}
 	}
-	return n.Status, []string{n.VpcID, n.SubnetID}, false
+	return place{n.Status, []string{n.VpcID, n.SubnetID}, false}
 }
 
 func (n *NatGateway) attr(name string) ([]string, bool) {
@@ -110,8 +110,7 @@ func (e *EC2) createNat(r *request, in createNatIn) (any, error) {
 		return nil, refuse("InvalidAllocationID.NotFound", "The allocation ID '%s' does not exist", in.AllocationID)
 	}
 	busy := countIn(sc.Nats, func(n *NatGateway) bool {
-		_, _, gone := n.placed()
-		return !gone && sc.Subnets[n.SubnetID] != nil && sc.Subnets[n.SubnetID].Zone == s.Zone
+		return !n.placed().gone && sc.Subnets[n.SubnetID] != nil && sc.Subnets[n.SubnetID].Zone == s.Zone
 	})
 	if busy >= int(e.cloud.quota(r.scope(), "vpc", quotaNats)) {
 		return nil, refuse("NatGatewayLimitExceeded", "Performing this operation would exceed the limit of %d NAT gateways", busy)
@@ -189,7 +188,7 @@ func (e *EC2) deleteNat(r *request, in natIn) (any, error) {
 	if n == nil {
 		return nil, noNat(in.NatGatewayID)
 	}
-	if _, _, gone := n.placed(); !gone && n.Status != "deleting" {
+	if !n.placed().gone && n.Status != "deleting" {
 		n.Status = "deleting"
 		r.Make(n.NatGatewayID)
 		e.later(sc, natDeleteTime, n.NatGatewayID, "deleted")
@@ -249,8 +248,8 @@ type Address struct {
 
 func (a *Address) ident() string { return a.AllocationID }
 func (a *Address) kind() string  { return "elastic-ip" }
-func (a *Address) placed() (string, []string, bool) {
-	return "", []string{a.InterfaceID}, false
+func (a *Address) placed() place {
+	return place{"", []string{a.InterfaceID}, false}
 }
 
 func (a *Address) attr(name string) ([]string, bool) {

@@ -115,7 +115,7 @@ func dropEmptyEnums(doc any, v reflect.Value) {
 type scene struct {
 	*lab
 	network
-	instance, publicInstance, volume, eni, template, peering, group2, association string
+	instance, publicInstance, volume, eni, template, peering, group2 string
 }
 
 func newScene(t *testing.T) *scene {

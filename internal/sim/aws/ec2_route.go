@@ -50,12 +50,8 @@ type RouteTable struct {
 
 func (t *RouteTable) ident() string { return t.RouteTableID }
 func (t *RouteTable) kind() string  { return "route-table" }
-func (t *RouteTable) placed() (string, []string, bool) {
-	return "", []string{t.VpcID}, false
-}
-
-func (t *RouteTable) main() bool {
-	return slices.ContainsFunc(t.Associations, func(a RouteTableAssociation) bool { return a.Main })
+func (t *RouteTable) placed() place {
+	return place{"", []string{t.VpcID}, false}
 }
 
 func (t *RouteTable) attr(name string) ([]string, bool) {

@@ -415,12 +415,12 @@ type Volume struct {
 
 func (v *Volume) ident() string { return v.VolumeID }
 func (v *Volume) kind() string  { return "volume" }
-func (v *Volume) placed() (string, []string, bool) {
+func (v *Volume) placed() place {
 	var parents []string
 	for _, a := range v.Attachments {
 		parents = append(parents, a.InstanceID)
 	}
-	return v.Status, parents, false
+	return place{v.Status, parents, false}
 }
 
 func (v *Volume) attr(name string) ([]string, bool) {

@@ -83,7 +83,14 @@ type thing interface {
 	// attr answers the values of a filter, and false for a filter that the kind does not have.
 	attr(name string) ([]string, bool)
 	// placed says where the object stands, for the control API.
-	placed() (state string, parents []string, gone bool)
+	placed() place
+}
+
+// place is the state of an object, what contains it, and whether it only still is listed.
+type place struct {
+	state   string
+	parents []string
+	gone    bool
 }
 
 func newEC2(c *Cloud) *EC2 {
@@ -176,14 +183,14 @@ func (s *ec2Scope) all() []thing {
 }
 
 func (e *EC2) object(sc *ec2Scope, t thing) sim.Object {
-	state, parents, gone := t.placed()
+	at := t.placed()
 	h := t.head()
 	tags := map[string]string{}
 	for _, tag := range h.Tags {
 		tags[tag.Key] = tag.Value
 	}
-	o := sim.Object{Account: sc.Account, Region: sc.Region, Kind: t.kind(), ID: t.ident(), Name: h.tag("Name"), State: state,
-		ARN: arn("ec2", sc.Region, sc.Account, t.kind()+"/"+t.ident()), Tags: tags, Parents: parents, Default: h.Default, Gone: gone, Data: t}
+	o := sim.Object{Account: sc.Account, Region: sc.Region, Kind: t.kind(), ID: t.ident(), Name: h.tag("Name"), State: at.state,
+		ARN: arn("ec2", sc.Region, sc.Account, t.kind()+"/"+t.ident()), Tags: tags, Parents: at.parents, Default: h.Default, Gone: at.gone, Data: t}
 	return o
 }
 

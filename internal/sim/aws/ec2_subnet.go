@@ -43,8 +43,8 @@ type Subnet struct {
 
 func (s *Subnet) ident() string { return s.SubnetID }
 func (s *Subnet) kind() string  { return "subnet" }
-func (s *Subnet) placed() (string, []string, bool) {
-	return s.Status, []string{s.VpcID}, false
+func (s *Subnet) placed() place {
+	return place{s.Status, []string{s.VpcID}, false}
 }
 
 func (s *Subnet) attr(name string) ([]string, bool) {

@@ -40,24 +40,17 @@ func checkTags(tags []Tag) error {
 	return nil
 }
 
-// tagsFor picks the tags for a resource type out of the specifications of a create call. Other types than the allowed
-// ones are refused.
-func tagsFor(specs []tagSpec, kind string, others ...string) ([]Tag, error) {
+// tagsFor picks the tags for a resource type out of the specifications of a create call. Other types are refused.
+func tagsFor(specs []tagSpec, kind string) ([]Tag, error) {
 	var tags []Tag
 	for _, s := range specs {
-		switch {
-		case s.ResourceType == kind:
+		switch s.ResourceType {
+		case kind:
 			tags = append(tags, s.Tag...)
-		case s.ResourceType == "":
+		case "":
 			return nil, refuse("InvalidParameterValue", "Tag specification must have a resource type")
 		default:
-			known := false
-			for _, o := range others {
-				known = known || o == s.ResourceType
-			}
-			if !known {
-				return nil, refuse("InvalidParameterValue", "'%s' is not a valid taggable resource type for this operation.", s.ResourceType)
-			}
+			return nil, refuse("InvalidParameterValue", "'%s' is not a valid taggable resource type for this operation.", s.ResourceType)
 		}
 	}
 	return tags, checkTags(tags)

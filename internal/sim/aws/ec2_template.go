@@ -35,8 +35,8 @@ type LaunchTemplate struct {
 
 func (t *LaunchTemplate) ident() string { return t.TemplateID }
 func (t *LaunchTemplate) kind() string  { return "launch-template" }
-func (t *LaunchTemplate) placed() (string, []string, bool) {
-	return "", nil, false
+func (t *LaunchTemplate) placed() place {
+	return place{"", nil, false}
 }
 
 func (t *LaunchTemplate) attr(name string) ([]string, bool) {

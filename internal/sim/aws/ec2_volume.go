@@ -142,8 +142,8 @@ type Snapshot struct {
 
 func (s *Snapshot) ident() string { return s.SnapshotID }
 func (s *Snapshot) kind() string  { return "snapshot" }
-func (s *Snapshot) placed() (string, []string, bool) {
-	return s.Status, nil, false
+func (s *Snapshot) placed() place {
+	return place{s.Status, nil, false}
 }
 
 func (s *Snapshot) attr(name string) ([]string, bool) {

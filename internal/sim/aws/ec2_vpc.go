@@ -2,6 +2,7 @@ package aws
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -35,8 +36,8 @@ type Vpc struct {
 
 func (v *Vpc) ident() string { return v.VpcID }
 func (v *Vpc) kind() string  { return "vpc" }
-func (v *Vpc) placed() (string, []string, bool) {
-	return v.Status, nil, false
+func (v *Vpc) placed() place {
+	return place{v.Status, nil, false}
 }
 
 func (v *Vpc) attr(name string) ([]string, bool) {
@@ -248,14 +249,8 @@ func (sc *ec2Scope) blocksVpc(v *Vpc) bool {
 				continue
 			}
 		}
-		_, parents, gone := t.placed()
-		if gone {
-			continue
-		}
-		for _, p := range parents {
-			if p == v.VpcID {
-				return true
-			}
+		if at := t.placed(); !at.gone && slices.Contains(at.parents, v.VpcID) {
+			return true
 		}
 	}
 	return false

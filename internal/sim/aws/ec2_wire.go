@@ -88,7 +88,7 @@ func encodeEC2Value(b *bytes.Buffer, name string, v reflect.Value) {
 		}
 		b.WriteString("</" + name + ">")
 	case reflect.Struct:
-		if t, ok := v.Interface().(time.Time); ok {
+		if t, ok := reflect.TypeAssert[time.Time](v); ok {
 			if !t.IsZero() {
 				b.WriteString("<" + name + ">" + stamp(t) + "</" + name + ">")
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"sort"
@@ -120,9 +121,7 @@ func (c *Cloud) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			http.Error(rw, "malformed form", http.StatusBadRequest)
 			return
 		}
-		for k, v := range posted {
-			form[k] = v
-		}
+		maps.Copy(form, posted)
 	}
 	cs, signed := parseScope(r)
 	a := c.findAPI(r, cs, form)
@@ -262,9 +261,7 @@ func (c *Cloud) serve(rw http.ResponseWriter, hr *http.Request, a *api, r *reque
 	}
 	breathe()
 	h := rw.Header()
-	for k, v := range ans.header {
-		h[k] = v
-	}
+	maps.Copy(h, ans.header)
 	if h.Get("Content-Type") == "" {
 		h.Set("Content-Type", a.contentType())
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -69,10 +70,8 @@ var readPrefixes = []string{"Describe", "Get", "List", "Lookup", "Search", "Simu
 
 // mutating says whether an operation changes anything, by its name.
 func (a *api) mutating(op string) bool {
-	for _, r := range a.reads {
-		if r == op {
-			return false
-		}
+	if slices.Contains(a.reads, op) {
+		return false
 	}
 	for _, p := range readPrefixes {
 		if strings.HasPrefix(op, p) {
