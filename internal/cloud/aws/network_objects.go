@@ -139,7 +139,7 @@ func (p *Provider) defaultGroupAspect(ctx context.Context, r *pipeline.Run, vpcI
 			return aws.ToString(g.VpcId) != vpcID || aws.ToString(g.GroupName) != "default"
 		}), err
 	})
-	a := pipeline.Aspect{Name: "rules of the default security group", Wanted: "none", Seen: "none"}
+	a := pipeline.Aspect{Name: "rules of the default security group", Lane: "default group", Wanted: "none", Seen: "none"}
 	if err != nil {
 		return a, err
 	}

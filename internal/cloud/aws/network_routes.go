@@ -142,7 +142,7 @@ func (p *Provider) defaultRoute(t ec2types.RouteTable, target string) pipeline.A
 		})
 		return err
 	}
-	return pipeline.Aspect{Name: "default route", Wanted: target, Seen: seen, Set: func(ctx context.Context) error {
+	return pipeline.Aspect{Name: "default route", Lane: "route", Wanted: target, Seen: seen, Set: func(ctx context.Context) error {
 		if seen != "none" {
 			return replace(ctx)
 		}
@@ -158,7 +158,7 @@ func (p *Provider) defaultRoute(t ec2types.RouteTable, target string) pipeline.A
 
 // association wants a subnet to use the table.
 func (p *Provider) association(t ec2types.RouteTable, vpcID, subnetID string) pipeline.Aspect {
-	a := pipeline.Aspect{Name: "used by " + subnetID, Wanted: "yes", Seen: "no"}
+	a := pipeline.Aspect{Name: "used by " + subnetID, Lane: subnetID, Wanted: "yes", Seen: "no"}
 	for _, have := range t.Associations {
 		if aws.ToString(have.SubnetId) == subnetID {
 			a.Seen = "yes"
