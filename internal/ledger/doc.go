@@ -38,6 +38,13 @@
 // is refused with ErrCancelRequested, so that the request is never lost between
 // the worker's last look and its last write.
 //
+// # A reply that is lost
+//
+// Each checkpoint has a random name, which the job's row keeps. When the database
+// goes away in the midst of one (a restart, a failover), the ledger sends it again
+// for some seconds; if it had been written and only the reply was lost, the name
+// shows it, and it is not written twice.
+//
 // # Speed
 //
 // Concurrent checkpoints of one process share transactions ([gatherer]). On

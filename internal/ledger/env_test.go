@@ -44,7 +44,7 @@ type env struct {
 
 func open(t testing.TB, dsn string) *env {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	d, err := db.Open(ctx, dsn)
 	if err != nil {

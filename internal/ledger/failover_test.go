@@ -106,13 +106,13 @@ func TestDatabaseRestart(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t, pgtest.Options{Fsync: true})
 	l := startLoad(t, open(t, s.Database(t)), 12)
-	l.recovered(t, 10*time.Second)
+	l.recovered(t, 30*time.Second)
 	s.Restart(t)
-	l.recovered(t, 20*time.Second)
+	l.recovered(t, 30*time.Second)
 	must(t, s.Crash())
 	time.Sleep(300 * time.Millisecond)
 	must(t, s.Up())
-	l.recovered(t, 20*time.Second)
+	l.recovered(t, 30*time.Second)
 	l.finish(t)
 }
 
@@ -129,7 +129,7 @@ func TestFailover(t *testing.T) {
 	e := open(t, dsn)
 	wake := ledger.New(e.d, ledger.Options{}).Wakeups(e.ctx)
 	l := startLoad(t, e, 12)
-	l.recovered(t, 20*time.Second)
+	l.recovered(t, 30*time.Second)
 
 	asSuperuser(t, primary.Port(), `ALTER SYSTEM SET default_transaction_read_only = on`, `SELECT pg_reload_conf()`)
 	t.Cleanup(func() { // so that the test's database can be dropped

@@ -30,7 +30,7 @@ func TestNotifyWakes(t *testing.T) {
 			waiter = ledger.New(e.d, ledger.Options{})
 		}
 		c := waiter.Wakeups(ctx)
-		if e.d.Dialect() == db.Postgres && !woken(c, 10*time.Second) {
+		if e.d.Dialect() == db.Postgres && !woken(c, 30*time.Second) {
 			t.Fatal("no word when listening began")
 		}
 		if woken(c, 50*time.Millisecond) {
@@ -38,22 +38,22 @@ func TestNotifyWakes(t *testing.T) {
 		}
 		for range 3 {
 			must(t, e.Notify(e.ctx))
-			if !woken(c, 5*time.Second) {
+			if !woken(c, 30*time.Second) {
 				t.Fatal("no word after Notify")
 			}
 		}
 		other := waiter.Wakeups(e.ctx)
 		if e.d.Dialect() == db.Postgres {
-			woken(other, 10*time.Second)
+			woken(other, 30*time.Second)
 		}
 		must(t, e.Notify(e.ctx))
-		if !woken(c, 5*time.Second) || !woken(other, 5*time.Second) {
+		if !woken(c, 30*time.Second) || !woken(other, 30*time.Second) {
 			t.Error("of two that wait not both were woken")
 		}
 		cancel()
 		time.Sleep(20 * time.Millisecond)
 		must(t, e.Notify(e.ctx))
-		if !woken(other, 5*time.Second) {
+		if !woken(other, 30*time.Second) {
 			t.Error("the one that still waits was not woken")
 		}
 	})
@@ -64,11 +64,11 @@ func TestWakeupsComeBackAfterARestart(t *testing.T) {
 	dsn := s.Database(t)
 	e := open(t, dsn)
 	c := ledger.New(e.d, ledger.Options{}).Wakeups(e.ctx) // another process's, so that a word takes the way over the server
-	if !woken(c, 10*time.Second) {
+	if !woken(c, 30*time.Second) {
 		t.Fatal("no word when listening began")
 	}
 	s.Restart(t)
-	if !woken(c, 20*time.Second) {
+	if !woken(c, 30*time.Second) {
 		t.Fatal("no word when listening began again")
 	}
 	deadline := time.Now().Add(20 * time.Second)
@@ -78,7 +78,7 @@ func TestWakeupsComeBackAfterARestart(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if !woken(c, 5*time.Second) {
+	if !woken(c, 30*time.Second) {
 		t.Error("no word after Notify")
 	}
 }
