@@ -193,7 +193,7 @@ func (s *acmService) certificate(c *reqCtx, arn *string) (*Certificate, error) {
 		return nil, fail(400, "InvalidArnException", "The ARN '%s' is not valid.", deref(arn))
 	}
 	cert := s.in(c.scope())[*arn]
-	if cert == nil || !c.visible(cert.ARN, cert.Created, false, cert.Domain) {
+	if cert == nil || !c.visible(cert.ARN, cert.Created, false, "certificate", cert.Domain) {
 		return nil, fail(400, "ResourceNotFoundException", "Could not find certificate %s.", *arn)
 	}
 	c.Touch(cert.ARN)
@@ -247,7 +247,7 @@ func (s *acmService) listCertificates(c *reqCtx, in *acm.ListCertificatesInput) 
 	m, all := s.in(c.scope()), []types.CertificateSummary{}
 	for _, arn := range sortedKeys(m) {
 		cert := m[arn]
-		if len(in.CertificateStatuses) > 0 && !slices.Contains(in.CertificateStatuses, types.CertificateStatus(cert.Status)) || !c.visible(arn, cert.Created, true, cert.Domain) {
+		if len(in.CertificateStatuses) > 0 && !slices.Contains(in.CertificateStatuses, types.CertificateStatus(cert.Status)) || !c.visible(arn, cert.Created, true, "certificate", cert.Domain) {
 			continue
 		}
 		all = append(all, types.CertificateSummary{CertificateArn: &cert.ARN, DomainName: &cert.Domain, SubjectAlternativeNameSummaries: cert.Names, Status: types.CertificateStatus(cert.Status),

@@ -386,7 +386,7 @@ func (s *asgService) describeGroups(c *reqCtx, in *autoscaling.DescribeAutoScali
 		if err != nil {
 			return nil, err
 		}
-		if ok && c.visible(g.ARN, g.Created, !named, g.Name, g.tagText()) {
+		if ok && c.visible(g.ARN, g.Created, !named, "auto-scaling-group", g.Name, g.tagText()) {
 			c.Touch(name)
 			all = append(all, s.sdkGroup(c.scope(), g))
 		}

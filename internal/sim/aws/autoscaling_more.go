@@ -34,7 +34,7 @@ func (s *asgService) describeInstances(c *reqCtx, in *autoscaling.DescribeAutoSc
 	for _, name := range sortedKeys(sc.Groups) {
 		g := sc.Groups[name]
 		for _, i := range g.Instances {
-			if len(in.InstanceIds) > 0 && !slices.Contains(in.InstanceIds, i.ID) || !c.visible(g.ARN+"|"+i.ID, i.Launched, true, g.Name, i.ID) {
+			if len(in.InstanceIds) > 0 && !slices.Contains(in.InstanceIds, i.ID) || !c.visible(g.ARN+"|"+i.ID, i.Launched, true, "auto-scaling-group", g.Name, i.ID) {
 				continue
 			}
 			// Here, unlike in DescribeAutoScalingGroups, the health status is in capital letters.
@@ -309,7 +309,7 @@ func (s *asgService) describeTags(c *reqCtx, in *autoscaling.DescribeTagsInput) 
 	sc, all := s.state.in(c.scope()), []types.TagDescription{}
 	for _, name := range sortedKeys(sc.Groups) {
 		g := sc.Groups[name]
-		if !c.visible(g.ARN, g.Created, true, g.Name, g.tagText()) {
+		if !c.visible(g.ARN, g.Created, true, "auto-scaling-group", g.Name, g.tagText()) {
 			continue
 		}
 		for _, t := range g.Tags {

@@ -190,12 +190,12 @@ func (s *elbService) taggable(c *reqCtx, arn string) (*[]Tag, error) {
 	kind, _, _ := strings.Cut(strings.TrimPrefix(arn, c.regionalARN(elbName, "")), "/")
 	switch kind {
 	case "loadbalancer":
-		if b := sc.Balancers[arn]; b != nil && c.visible(b.ARN, b.Created, false, b.Name, tagValues(b.Tags)) {
+		if b := sc.Balancers[arn]; b != nil && c.visible(b.ARN, b.Created, false, "load-balancer", b.Name, tagValues(b.Tags)) {
 			return &b.Tags, nil
 		}
 		return nil, notFoundBalancer(arn)
 	case "targetgroup":
-		if g := sc.Groups[arn]; g != nil && c.visible(g.ARN, g.Created, false, g.Name, tagValues(g.Tags)) {
+		if g := sc.Groups[arn]; g != nil && c.visible(g.ARN, g.Created, false, "target-group", g.Name, tagValues(g.Tags)) {
 			return &g.Tags, nil
 		}
 		return nil, notFoundGroup(arn)

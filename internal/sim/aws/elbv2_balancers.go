@@ -56,7 +56,7 @@ func (s *elbService) balancer(c *reqCtx, arn *string) (*LoadBalancer, error) {
 		return nil, failValidation("'%s' is not a valid load balancer ARN", *arn)
 	}
 	b := s.state.in(c.scope()).Balancers[*arn]
-	if b == nil || !c.visible(b.ARN, b.Created, false, b.Name, tagValues(b.Tags)) {
+	if b == nil || !c.visible(b.ARN, b.Created, false, "load-balancer", b.Name, tagValues(b.Tags)) {
 		return nil, notFoundBalancer(*arn)
 	}
 	c.Touch(b.ARN)
@@ -270,7 +270,7 @@ func (b *LoadBalancer) sdk() types.LoadBalancer {
 func (s *elbService) describeLoadBalancers(c *reqCtx, in *elb.DescribeLoadBalancersInput) (*elb.DescribeLoadBalancersOutput, error) {
 	sc, all := s.state.in(c.scope()), []types.LoadBalancer{}
 	seen := func(b *LoadBalancer, list bool) bool {
-		return b != nil && c.visible(b.ARN, b.Created, list, b.Name, tagValues(b.Tags))
+		return b != nil && c.visible(b.ARN, b.Created, list, "load-balancer", b.Name, tagValues(b.Tags))
 	}
 	switch {
 	case len(in.LoadBalancerArns) > 0:

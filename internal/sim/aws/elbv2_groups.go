@@ -26,7 +26,7 @@ func (s *elbService) group(c *reqCtx, arn *string) (*TargetGroup, error) {
 		return nil, failValidation("'%s' is not a valid target group ARN", *arn)
 	}
 	g := s.state.in(c.scope()).Groups[*arn]
-	if g == nil || !c.visible(g.ARN, g.Created, false, g.Name, tagValues(g.Tags)) {
+	if g == nil || !c.visible(g.ARN, g.Created, false, "target-group", g.Name, tagValues(g.Tags)) {
 		return nil, notFoundGroup(*arn)
 	}
 	c.Touch(g.ARN)
@@ -256,7 +256,7 @@ func (s *elbService) describeTargetGroups(c *reqCtx, in *elb.DescribeTargetGroup
 		for _, name := range in.Names {
 			var found *TargetGroup
 			for _, g := range sc.Groups {
-				if g.Name == name && c.visible(g.ARN, g.Created, false, g.Name, tagValues(g.Tags)) {
+				if g.Name == name && c.visible(g.ARN, g.Created, false, "target-group", g.Name, tagValues(g.Tags)) {
 					found = g
 				}
 			}
@@ -278,7 +278,7 @@ func (s *elbService) describeTargetGroups(c *reqCtx, in *elb.DescribeTargetGroup
 		for _, arn := range sortedKeys(sc.Groups) {
 			g := sc.Groups[arn]
 			out := s.sdkGroup(sc, g)
-			if (len(of) == 0 || slices.Contains(out.LoadBalancerArns, of[0])) && c.visible(g.ARN, g.Created, true, g.Name, tagValues(g.Tags)) {
+			if (len(of) == 0 || slices.Contains(out.LoadBalancerArns, of[0])) && c.visible(g.ARN, g.Created, true, "target-group", g.Name, tagValues(g.Tags)) {
 				all = append(all, out)
 			}
 		}

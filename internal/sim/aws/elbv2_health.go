@@ -178,7 +178,7 @@ func (s *elbService) describeTargetHealth(c *reqCtx, in *elb.DescribeTargetHealt
 	}
 	if len(in.Targets) == 0 {
 		for _, t := range g.Targets {
-			if c.visible(g.ARN+"|"+t.ID, t.Registered, false, t.ID) {
+			if c.visible(g.ARN+"|"+t.ID, t.Registered, false, "target", t.ID) {
 				add(t, s.health(c.scope(), sc, g, t))
 			}
 		}

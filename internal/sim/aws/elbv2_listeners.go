@@ -20,7 +20,7 @@ func (s *elbService) listener(c *reqCtx, arn *string) (*ELBListener, error) {
 		return nil, failValidation("'%s' is not a valid listener ARN", *arn)
 	}
 	l := s.state.in(c.scope()).Listeners[*arn]
-	if l == nil || !c.visible(l.ARN, l.Created, false, tagValues(l.Tags)) {
+	if l == nil || !c.visible(l.ARN, l.Created, false, "listener", tagValues(l.Tags)) {
 		return nil, fail(400, "ListenerNotFound", "One or more listeners not found")
 	}
 	c.Touch(l.ARN)
@@ -261,7 +261,7 @@ func (s *elbService) describeListeners(c *reqCtx, in *elb.DescribeListenersInput
 		return nil, err
 	}
 	for _, arn := range sortedKeys(sc.Listeners) {
-		if l := sc.Listeners[arn]; l.Balancer == b.ARN && c.visible(l.ARN, l.Created, true, tagValues(l.Tags)) {
+		if l := sc.Listeners[arn]; l.Balancer == b.ARN && c.visible(l.ARN, l.Created, true, "listener", tagValues(l.Tags)) {
 			all = append(all, l.sdk())
 		}
 	}

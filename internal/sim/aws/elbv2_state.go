@@ -33,6 +33,10 @@ type LoadBalancer struct {
 	State, Reason                                           string
 	Attributes                                              map[string]string
 	Tags                                                    []Tag
+	// Held keeps the state that somebody gave it from outside.
+	Held bool
+	// LingerSeconds is how long the network interfaces stay after the deletion; 0 means the usual half a minute.
+	LingerSeconds float64
 }
 
 // ELBZone is a zone that a load balancer is in, with its network interface there.
@@ -212,6 +216,9 @@ func (s *elbService) Objects() []sim.Object {
 		for _, id := range sortedKeys(sc.Groups) {
 			g := sc.Groups[id]
 			add(sim.Object{Kind: "target-group", ID: id, ARN: id, Name: g.Name, Tags: tagMap(g.Tags), Parents: []string{g.VpcID}, Data: g})
+			for _, t := range g.Targets {
+				add(sim.Object{Kind: "target", ID: targetID(g, t), Name: t.ID, State: t.State, Parents: []string{id}, Default: true, Data: t})
+			}
 		}
 		for _, id := range sortedKeys(sc.Listeners) {
 			l := sc.Listeners[id]
@@ -225,22 +232,30 @@ func (s *elbService) Objects() []sim.Object {
 	return out
 }
 
-// SetState implements sim.Service: the states of a load balancer, or "healthy", "unhealthy" and the like for all the
-// targets of a target group.
+func targetID(g *TargetGroup, t *ELBTarget) string {
+	return fmt.Sprintf("%s/%s:%d", g.ARN, t.ID, t.Port)
+}
+
+// SetState implements sim.Service: the states of a load balancer, which then keeps it; or "healthy", "unhealthy" and the
+// like for a target or all the targets of a target group, until their health checks find otherwise.
 func (s *elbService) SetState(id, state, code, message string) error {
 	for _, sc := range s.state.Scopes {
 		if b := sc.Balancers[id]; b != nil {
-			b.State, b.Reason = orText(state, "failed"), message
+			b.State, b.Reason, b.Held = orText(state, "failed"), message, true
 			return nil
 		}
-		if g := sc.Groups[id]; g != nil {
+		for _, g := range sc.Groups {
 			for _, t := range g.Targets {
-				t.State, t.Reason, t.Details, t.Good, t.Bad = orText(state, "unhealthy"), code, message, 0, 0
+				if g.ARN == id || targetID(g, t) == id {
+					t.State, t.Reason, t.Details, t.Good, t.Bad = orText(state, "unhealthy"), code, message, 0, 0
+				}
 			}
-			return nil
+			if g.ARN == id || strings.HasPrefix(id, g.ARN+"/") {
+				return nil
+			}
 		}
 	}
-	return fmt.Errorf("%s: no such load balancer or target group", id)
+	return fmt.Errorf("%s: no such load balancer, target group or target", id)
 }
 
 // Remove implements sim.Service.
@@ -255,12 +270,24 @@ func (s *elbService) Remove(id string) error {
 			s.dropListener(sc, id)
 		case sc.Rules[id] != nil:
 			delete(sc.Rules, id)
+		case sc.dropTarget(id):
 		default:
 			continue
 		}
 		return nil
 	}
 	return fmt.Errorf("%s: no such load balancer, listener, rule or target group", id)
+}
+
+// dropTarget takes a target away at once.
+func (s *ELBScope) dropTarget(id string) bool {
+	for _, g := range s.Groups {
+		if i := slices.IndexFunc(g.Targets, func(t *ELBTarget) bool { return targetID(g, t) == id }); i >= 0 {
+			g.Targets = slices.Delete(g.Targets, i, i+1)
+			return true
+		}
+	}
+	return false
 }
 
 // drop deletes a load balancer with its listeners and rules. Its network interfaces stay for a while, and with them the
@@ -279,6 +306,9 @@ func (s *elbService) drop(in scope, sc *ELBScope, b *LoadBalancer) {
 		}
 		sc.Lingering[z.InterfaceID] = b.Name
 		wait := 20*time.Second + time.Duration(s.cloud.World.Fraction("linger", b.ARN, fmt.Sprint(i))*float64(25*time.Second))
+		if b.LingerSeconds > 0 {
+			wait = time.Duration(b.LingerSeconds * float64(time.Second))
+		}
 		s.cloud.after(wait, elbName, "interface-gone", in.key()+"|"+z.InterfaceID)
 	}
 }
@@ -301,7 +331,7 @@ func (s *elbService) Event(kind, key string) {
 	}
 	switch kind {
 	case "provisioned":
-		if b := sc.Balancers[id]; b != nil && b.State == "provisioning" {
+		if b := sc.Balancers[id]; b != nil && b.State == "provisioning" && !b.Held {
 			b.State = "active"
 		}
 	case "interface-gone":

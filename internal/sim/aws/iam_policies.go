@@ -132,7 +132,7 @@ func (s *iamService) listAttachedRolePolicies(c *reqCtx, in *iam.ListAttachedRol
 		// A fresh attachment is listed late, like a fresh role ("Changes that I make are not always immediately
 		// visible", IAM user guide).
 		if p := s.policy(c, at.ARN); p != nil && strings.HasPrefix(p.Path, orDefault(in.PathPrefix, "/")) &&
-			c.visible(r.ARN+"|"+at.ARN, at.At, true, r.Name, p.Name, tagValues(r.Tags)) {
+			c.visible(r.ARN+"|"+at.ARN, at.At, true, "attachment", r.Name, p.Name, tagValues(r.Tags)) {
 			all = append(all, types.AttachedPolicy{PolicyArn: new(at.ARN), PolicyName: new(p.Name)})
 		}
 	}

@@ -13,7 +13,7 @@ func (s *iamService) profile(c *reqCtx, name *string) (*IAMProfile, error) {
 		return nil, failMissing("instanceProfileName")
 	}
 	p := s.state.account(c.account).Profiles[strings.ToLower(*name)]
-	if p == nil || !c.visible(p.ARN, p.Created, false, p.Name, tagValues(p.Tags)) {
+	if p == nil || !c.visible(p.ARN, p.Created, false, "instance-profile", p.Name, tagValues(p.Tags)) {
 		return nil, fail(404, "NoSuchEntity", "Instance Profile %s cannot be found.", *name)
 	}
 	return p, nil
@@ -108,7 +108,7 @@ func (s *iamService) listInstanceProfiles(c *reqCtx, in *iam.ListInstanceProfile
 	a, prefix := s.state.account(c.account), orDefault(in.PathPrefix, "/")
 	all := []types.InstanceProfile{}
 	for _, k := range sortedKeys(a.Profiles) {
-		if p := a.Profiles[k]; strings.HasPrefix(p.Path, prefix) && c.visible(p.ARN, p.Created, true, p.Name, tagValues(p.Tags)) {
+		if p := a.Profiles[k]; strings.HasPrefix(p.Path, prefix) && c.visible(p.ARN, p.Created, true, "instance-profile", p.Name, tagValues(p.Tags)) {
 			all = append(all, a.sdkProfile(p))
 		}
 	}
@@ -124,7 +124,7 @@ func (s *iamService) listProfilesForRole(c *reqCtx, in *iam.ListInstanceProfiles
 	a := s.state.account(c.account)
 	all := []types.InstanceProfile{}
 	for _, k := range sortedKeys(a.Profiles) {
-		if p := a.Profiles[k]; p.Role == strings.ToLower(r.Name) && c.visible(p.ARN, p.RoleAt, true, p.Name, tagValues(p.Tags)) {
+		if p := a.Profiles[k]; p.Role == strings.ToLower(r.Name) && c.visible(p.ARN, p.RoleAt, true, "instance-profile", p.Name, tagValues(p.Tags)) {
 			all = append(all, a.sdkProfile(p))
 		}
 	}

@@ -25,7 +25,7 @@ func (s *iamService) role(c *reqCtx, name *string) (*IAMRole, error) {
 		return nil, failMissing("roleName")
 	}
 	r := s.state.account(c.account).Roles[strings.ToLower(*name)]
-	if r == nil || !c.visible(r.ARN, r.Created, false, r.Name, tagValues(r.Tags)) {
+	if r == nil || !c.visible(r.ARN, r.Created, false, "role", r.Name, tagValues(r.Tags)) {
 		return nil, noSuchRole(*name)
 	}
 	return r, nil
@@ -92,7 +92,7 @@ func (s *iamService) listRoles(c *reqCtx, in *iam.ListRolesInput) (*iam.ListRole
 	a, prefix := s.state.account(c.account), orDefault(in.PathPrefix, "/")
 	all := []types.Role{}
 	for _, k := range sortedKeys(a.Roles) {
-		if r := a.Roles[k]; strings.HasPrefix(r.Path, prefix) && c.visible(r.ARN, r.Created, true, r.Name, tagValues(r.Tags)) {
+		if r := a.Roles[k]; strings.HasPrefix(r.Path, prefix) && c.visible(r.ARN, r.Created, true, "role", r.Name, tagValues(r.Tags)) {
 			all = append(all, r.listedRole())
 		}
 	}

@@ -15,7 +15,7 @@ func (s *iamService) user(c *reqCtx, name *string) (*IAMUser, error) {
 		return nil, failMissing("userName")
 	}
 	u := s.state.account(c.account).Users[strings.ToLower(*name)]
-	if u == nil || !c.visible(u.ARN, u.Created, false, u.Name, tagValues(u.Tags)) {
+	if u == nil || !c.visible(u.ARN, u.Created, false, "user", u.Name, tagValues(u.Tags)) {
 		return nil, fail(404, "NoSuchEntity", "The user with name %s cannot be found.", *name)
 	}
 	return u, nil
@@ -76,7 +76,7 @@ func (s *iamService) deleteUser(c *reqCtx, in *iam.DeleteUserInput) (*iam.Delete
 func (s *iamService) listUsers(c *reqCtx, in *iam.ListUsersInput) (*iam.ListUsersOutput, error) {
 	a, all := s.state.account(c.account), []types.User{}
 	for _, k := range sortedKeys(a.Users) {
-		if u := a.Users[k]; strings.HasPrefix(u.Path, orDefault(in.PathPrefix, "/")) && c.visible(u.ARN, u.Created, true, u.Name) {
+		if u := a.Users[k]; strings.HasPrefix(u.Path, orDefault(in.PathPrefix, "/")) && c.visible(u.ARN, u.Created, true, "user", u.Name) {
 			all = append(all, u.sdkUser())
 		}
 	}

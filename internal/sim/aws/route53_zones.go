@@ -14,7 +14,7 @@ import (
 func (s *r53Service) zone(c *reqCtx, id *string) (*HostedZone, error) {
 	bare := strings.TrimPrefix(deref(id), "/hostedzone/")
 	z := s.state.account(c.account).Zones[bare]
-	if z == nil || !c.visible(z.ID, z.Created, false, z.Name, tagValues(z.Tags)) {
+	if z == nil || !c.visible(z.ID, z.Created, false, "hosted-zone", z.Name, tagValues(z.Tags)) {
 		return nil, fail(404, "NoSuchHostedZone", "No hosted zone found with ID: %s", bare)
 	}
 	c.Touch(z.ID)
@@ -152,7 +152,7 @@ func (s *r53Service) listHostedZones(c *reqCtx, in *route53.ListHostedZonesInput
 	var all []*HostedZone
 	for _, id := range sortedKeys(a.Zones) {
 		z := a.Zones[id]
-		if in.HostedZoneType == types.HostedZoneTypePrivateHostedZone && !z.Private || !c.visible(z.ID, z.Created, true, z.Name, tagValues(z.Tags)) {
+		if in.HostedZoneType == types.HostedZoneTypePrivateHostedZone && !z.Private || !c.visible(z.ID, z.Created, true, "hosted-zone", z.Name, tagValues(z.Tags)) {
 			continue
 		}
 		if in.Marker != nil && z.ID < *in.Marker {
@@ -178,7 +178,7 @@ func (s *r53Service) listHostedZonesByName(c *reqCtx, in *route53.ListHostedZone
 	}
 	var all []*HostedZone
 	for _, z := range a.Zones {
-		if c.visible(z.ID, z.Created, true, z.Name, tagValues(z.Tags)) {
+		if c.visible(z.ID, z.Created, true, "hosted-zone", z.Name, tagValues(z.Tags)) {
 			all = append(all, z)
 		}
 	}
@@ -217,7 +217,7 @@ func (s *r53Service) listHostedZonesByVPC(c *reqCtx, in *route53.ListHostedZones
 	}
 	a, all := s.state.account(c.account), []types.HostedZoneSummary{}
 	for _, id := range sortedKeys(a.Zones) {
-		if z := a.Zones[id]; slices.Contains(z.VPCs, v) && c.visible(z.ID, z.Created, true, z.Name, tagValues(z.Tags)) {
+		if z := a.Zones[id]; slices.Contains(z.VPCs, v) && c.visible(z.ID, z.Created, true, "hosted-zone", z.Name, tagValues(z.Tags)) {
 			all = append(all, types.HostedZoneSummary{HostedZoneId: &z.ID, Name: new(shownName(z.Name)), Owner: &types.HostedZoneOwner{OwningAccount: new(c.account)}})
 		}
 	}

@@ -269,7 +269,7 @@ func noCloudWatch() *types.CloudWatchOutputConfig {
 // InvocationDoesNotExist.
 func (s *ssmService) command(c *reqCtx, id *string) *SSMCommand {
 	cmd := s.state.in(c.scope()).Commands[deref(id)]
-	if cmd == nil || !c.visible(cmd.ID, cmd.Requested, false, cmd.Comment) {
+	if cmd == nil || !c.visible(cmd.ID, cmd.Requested, false, "command", cmd.Comment) {
 		return nil
 	}
 	return cmd
@@ -310,7 +310,7 @@ func (s *ssmService) listCommands(c *reqCtx, in *ssm.ListCommandsInput) (*ssm.Li
 		if in.CommandId != nil && *in.CommandId != cmd.ID || in.InstanceId != nil && cmd.Invocations[*in.InstanceId] == nil {
 			continue
 		}
-		if c.visible(cmd.ID, cmd.Requested, true, cmd.Comment) {
+		if c.visible(cmd.ID, cmd.Requested, true, "command", cmd.Comment) {
 			all = append(all, cmd.sdk())
 		}
 	}
@@ -325,7 +325,7 @@ func (s *ssmService) listCommandInvocations(c *reqCtx, in *ssm.ListCommandInvoca
 	sc, all := s.state.in(c.scope()), []types.CommandInvocation{}
 	for _, id := range slices.Backward(sc.Order) {
 		cmd := sc.Commands[id]
-		if in.CommandId != nil && *in.CommandId != cmd.ID || !c.visible(cmd.ID, cmd.Requested, true, cmd.Comment) {
+		if in.CommandId != nil && *in.CommandId != cmd.ID || !c.visible(cmd.ID, cmd.Requested, true, "command", cmd.Comment) {
 			continue
 		}
 		for _, id := range cmd.Order {

@@ -32,7 +32,7 @@ func (s *ssmService) describeInstanceInformation(c *reqCtx, in *ssm.DescribeInst
 	}
 	all := []types.InstanceInformation{}
 	for _, m := range s.cloud.machines(c.scope()) {
-		if m.Agent == "" || m.gone() || !c.visible(m.ID+"|agent", m.AgentSince, true, m.ID) {
+		if m.Agent == "" || m.gone() || !c.visible(m.ID+"|agent", m.AgentSince, true, "agent", m.ID) {
 			continue
 		}
 		info := m.information(c)

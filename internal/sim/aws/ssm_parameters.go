@@ -72,7 +72,7 @@ func (s *ssmService) parameter(c *reqCtx, ref string) (*SSMParameter, error) {
 		p = s.publicParameters(c.scope())[name]
 	}
 	// The real service says nothing more than the code.
-	if p == nil || !c.visible(p.Name, p.Modified, false) {
+	if p == nil || !c.visible(p.Name, p.Modified, false, "parameter") {
 		return nil, fail(400, "ParameterNotFound", "")
 	}
 	if selector != "" && selector != ":"+strconv.FormatInt(p.Version, 10) {
@@ -128,7 +128,7 @@ func (s *ssmService) getParametersByPath(c *reqCtx, in *ssm.GetParametersByPathI
 	all := []types.Parameter{}
 	for _, name := range sortedKeys(found) {
 		rest, ok := strings.CutPrefix(name, path)
-		if !ok || !deref(in.Recursive) && strings.Contains(rest, "/") || !c.visible(name, found[name].Modified, true) {
+		if !ok || !deref(in.Recursive) && strings.Contains(rest, "/") || !c.visible(name, found[name].Modified, true, "parameter") {
 			continue
 		}
 		all = append(all, found[name].sdk(c.scope()))
@@ -205,7 +205,7 @@ func (s *ssmService) describeParameters(c *reqCtx, in *ssm.DescribeParametersInp
 	sc := s.state.in(c.scope())
 	for _, name := range sortedKeys(sc.Parameters) {
 		p := sc.Parameters[name]
-		if c.visible(name, p.Modified, true) {
+		if c.visible(name, p.Modified, true, "parameter") {
 			all = append(all, types.ParameterMetadata{
 				Name: &p.Name, Type: types.ParameterType(p.Type), LastModifiedDate: &p.Modified, LastModifiedUser: &who, Version: p.Version,
 				Tier: types.ParameterTierStandard, Policies: []types.ParameterInlinePolicy{}, DataType: &p.DataType, ARN: new(parameterARN(c.scope(), name)),

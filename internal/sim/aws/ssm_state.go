@@ -49,6 +49,8 @@ type SSMInvocation struct {
 	Started, Ended              time.Time
 	Code                        int32
 	Stdout, Stderr              string
+	// Held keeps the state that somebody gave it from outside.
+	Held bool
 	// Patience is when the script would give up waiting for a system that is still starting up.
 	Patience time.Time
 	// Result is what the guest will have answered when it is done.
@@ -135,7 +137,7 @@ func (s *ssmService) Objects() []sim.Object {
 	return out
 }
 
-// SetState implements sim.Service: every invocation of a command that is not over ends in the state.
+// SetState implements sim.Service: every invocation of a command gets the state and keeps it.
 func (s *ssmService) SetState(id, state, code, message string) error {
 	for _, sc := range s.state.Scopes {
 		cmd := sc.Commands[id]
@@ -146,11 +148,14 @@ func (s *ssmService) SetState(id, state, code, message string) error {
 			state = "Failed"
 		}
 		for _, iv := range cmd.Invocations {
-			iv.Status, iv.Details, iv.Ended = state, orText(code, state), s.cloud.World.Now()
-			if iv.Started.IsZero() {
-				iv.Started = iv.Ended
+			now := s.cloud.World.Now()
+			iv.Status, iv.Details, iv.Stderr, iv.Held = state, orText(code, state), message, true
+			if iv.Started.IsZero() && state != "Pending" {
+				iv.Started = now
 			}
-			iv.Stderr = message
+			if iv.final() {
+				iv.Ended = now
+			}
 			if state == "Failed" {
 				iv.Code = 1
 			}
@@ -190,7 +195,7 @@ func (s *ssmService) Event(kind, key string) {
 	}
 	cmd := sc.Commands[parts[1]]
 	iv := cmd.Invocations[parts[2]]
-	if iv == nil || iv.final() {
+	if iv == nil || iv.final() || iv.Held {
 		return
 	}
 	switch kind {
