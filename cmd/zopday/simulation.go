@@ -18,7 +18,7 @@ import (
 // The credentials that are handed out for the simulated AWS: the first of its
 // two accounts. Any secret is accepted.
 const (
-	simAccessKey = "AKIAIOSFODNN7EXAMPLE"
+	simAccessKey = "AKIAIOSFODNN7EXAMPLE" //nolint:gosec // the example key of AWS's own documentation
 	simSecretKey = "simulated-secret"
 )
 
@@ -30,26 +30,27 @@ type simulation struct {
 	servers      []*http.Server
 }
 
-func simulate(_ context.Context, o cli.SimOptions) (cli.Simulation, error) {
+func simulate(ctx context.Context, o cli.SimOptions) (cli.Simulation, error) {
 	w := sim.New(sim.Options{Seed: o.Seed, TimeScale: o.TimeScale, ReadLatency: o.ReadLatency, WriteLatency: o.WriteLatency})
 	cloud := simaws.New(w, simaws.Options{})
 	s := &simulation{world: w, account: simaws.DefaultKeys()[simAccessKey]}
 	var err error
-	if s.aws, err = s.listen("the simulated AWS", o.AWS, cloud); err == nil {
-		s.control, err = s.listen("the control API", o.Control, w.Control())
+	if s.aws, err = s.listen(ctx, "the simulated AWS", o.AWS, cloud); err == nil {
+		s.control, err = s.listen(ctx, "the control API", o.Control, w.Control())
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.Close(context.Background()))
+		return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 	}
 	return s, nil
 }
 
 // listen serves a handler; an address may be a bare port.
-func (s *simulation) listen(what, addr string, h http.Handler) (string, error) {
+func (s *simulation) listen(ctx context.Context, what, addr string, h http.Handler) (string, error) {
 	if !strings.Contains(addr, ":") {
 		addr = "127.0.0.1:" + addr
 	}
-	l, err := net.Listen("tcp", addr)
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", what, err)
 	}

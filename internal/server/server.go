@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,7 +81,8 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 
 func (s *Server) start(ctx context.Context, c Config) error {
 	// The address comes first: a port that is taken is the likeliest mistake.
-	listener, err := net.Listen("tcp", c.Listen)
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
@@ -260,8 +262,8 @@ func (s *Server) shut(ctx context.Context) error {
 // release closes what was opened, the last first.
 func (s *Server) release() error {
 	var errs []error
-	for i := len(s.closeAll) - 1; i >= 0; i-- {
-		errs = append(errs, s.closeAll[i]())
+	for _, end := range slices.Backward(s.closeAll) {
+		errs = append(errs, end())
 	}
 	s.closeAll = nil
 	return errors.Join(errs...)
