@@ -116,15 +116,31 @@ func (f *fleet) rest(ctx context.Context) (done bool, err error) {
 			return false, plain(err)
 		}
 		takeIn(vm, inst, false)
-		switch vm.State {
-		case job.VMStopped, job.VMTerminating, job.VMTerminated:
-			vm.LastError = endReason(inst)
-			return false, pipeline.Fatal("vm-ended", fmt.Sprintf("%s (%s) was started and is now %s: %s", vm.Name, vm.InstanceID, vm.State, vm.LastError),
-				"Put right what the reason names (a stopped VM: start it), then retry.")
+		if err := f.ended(ctx, i, vm); err != nil {
+			return false, err
 		}
 	}
 	f.r.Remember("fleet seen", f.r.Now())
 	return true, nil
+}
+
+// ended stops the job because a VM ended while it booted. One that is gone is
+// struck from the ledger first, so that a retry launches another.
+func (f *fleet) ended(ctx context.Context, i int, vm *job.VMInfo) error {
+	switch vm.State {
+	case job.VMTerminating:
+		return pipeline.Wait(5*time.Second, "%s (%s), which is ending: %s", vm.Name, vm.InstanceID, vm.LastError)
+	case job.VMTerminated:
+		if err := f.r.Remove(ctx, f.p.instance(f.r, vmKey(i), launch{leaving: true})); err != nil {
+			return err
+		}
+		return pipeline.Fatal("vm-ended", fmt.Sprintf("%s (%s) was started and has ended: %s", vm.Name, vm.InstanceID, or(vm.LastError, "the cloud gives no reason")),
+			"Put right what the reason names, then retry: a new one is made.")
+	case job.VMStopped:
+		return pipeline.Fatal("vm-stopped", fmt.Sprintf("%s (%s) was started and is now stopped: %s", vm.Name, vm.InstanceID, or(vm.LastError, "the cloud gives no reason")),
+			"Start it again, then retry.")
+	}
+	return nil
 }
 
 // place gives every VM of the pool a name and a zone, keeping those that have

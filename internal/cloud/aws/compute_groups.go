@@ -138,15 +138,16 @@ func (p *Provider) lineAspect(mode pipeline.Mode, title, group, direction string
 		}
 	}
 	return pipeline.Aspect{
-		Name: title, Wanted: linesText(want), Seen: linesText(shown),
+		Name: title, Wanted: linesText(want), Seen: linesText(shown), Lane: title,
 		Set: func(ctx context.Context) error {
-			if err := p.allow(ctx, group, direction, missing); err != nil {
-				return err
-			}
-			if open {
-				return p.disallow(ctx, group, egress, []line{everything})
-			}
-			return nil
+			return pipeline.All(ctx,
+				func(ctx context.Context) error { return p.allow(ctx, group, direction, missing) },
+				func(ctx context.Context) error {
+					if !open {
+						return nil
+					}
+					return p.disallow(ctx, group, egress, []line{everything})
+				})
 		},
 	}
 }

@@ -203,6 +203,49 @@ func TestLoadBalancerDrift(t *testing.T) {
 	}
 }
 
+// A load balancer that comes up failed is kept with its reason until a retry,
+// which replaces it (A7, A8, A10).
+func TestLoadBalancerFails(t *testing.T) {
+	t.Parallel()
+	g := newVMs(t, sim.Options{}, fixedLBSpec)
+	before := g.world.Snapshot()
+	g.fault(sim.Fault{Kind: sim.FaultOpFailed, Operation: "CreateLoadBalancer", Message: "no address left in the subnet"})
+	step, err := g.play(job.PhaseProvision, "")
+	if fatalCode(err) != "object-failed" || !strings.Contains(err.Error(), "no address left") {
+		t.Fatalf("%s ended with %v", step, err)
+	}
+	failed := g.infra().LoadBalancerID
+	g.another()
+	g.create()
+	if g.infra().LoadBalancerID == failed || g.exists(failed) {
+		t.Errorf("the failed load balancer %s was not replaced", failed)
+	}
+	g.asAsked()
+	g.teardown()
+	g.equal(before)
+}
+
+// A VM that ends while it boots shows why, and one retry makes another.
+func TestVMEndsWhileItBoots(t *testing.T) {
+	t.Parallel()
+	g := newVMs(t, sim.Options{}, fixedSpec)
+	g.fault(sim.Fault{Kind: sim.FaultGuest, Mode: "agent", Seconds: 600, Count: -1})
+	if err := g.launch(); err != nil {
+		t.Fatal(err)
+	}
+	g.invoke("ec2", "TerminateInstances", map[string]any{"InstanceId": []any{g.infra().VMs[1].InstanceID}})
+	_, err := g.play(job.PhaseProvision, "")
+	if fatalCode(err) != "vm-ended" || !strings.Contains(err.Error(), "vm-2") {
+		t.Fatalf("ended with %v", err)
+	}
+	g.world.ClearFaults("")
+	g.another()
+	g.create()
+	if d := cmp.Diff(twoRunning, g.instances()); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestScanFindsEverything(t *testing.T) {
 	t.Parallel()
 	g := newVMs(t, sim.Options{}, groupLBSpec)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
@@ -265,4 +266,39 @@ func fatalCode(err error) string {
 		return f.Problem.Code
 	}
 	return ""
+}
+
+// In somebody's own network everything else is made, and the network is as it
+// was, up and down (F1, F2, F10).
+func TestVMsInExistingNetwork(t *testing.T) {
+	t.Parallel()
+	g := vmRig{freshRig(t, job.ModeCreateInExisting, existingPlaceholder)}
+	n := g.theirs(anything(t.Context()))
+	g.name(n, `{"plainHTTP":true}`, n.privateB, n.publicB, n.privateA, n.publicA)
+	g.world.Clock.Stop()
+	g.world.Step(5 * time.Minute) // until their NAT gateway is up
+	before, began := g.everything(), g.world.Clock.Now()
+	g.create()
+	if len(g.infra().VMs) != 2 || len(g.infra().Targets) != 2 {
+		t.Errorf("VMs %+v, targets %+v", g.infra().VMs, g.infra().Targets)
+	}
+	theirs := []string{n.vpc, n.privateA, n.privateB, n.publicA, n.publicB}
+	for _, o := range g.objects {
+		if slices.Contains(theirs, o.ID) {
+			t.Errorf("the ledger holds %s %s, which the job did not make", o.Kind, o.ID)
+		}
+	}
+	for _, e := range g.world.Books(sim.BookFilter{Limit: 100000}) {
+		switch e.Operation {
+		case "ModifyVpcAttribute", "ModifySubnetAttribute", "CreateRoute", "AssociateRouteTable", "DeleteSubnet", "DeleteVpc":
+			if e.Time.After(began) {
+				t.Errorf("%s changed their network", e.Operation)
+			}
+		}
+	}
+	g.asAsked()
+	g.teardown()
+	if d := cmp.Diff(before, g.everything()); d != "" {
+		t.Error(d)
+	}
 }
