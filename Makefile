@@ -35,8 +35,9 @@ lint: tools vuln ## golangci-lint, shellcheck, go mod verify and known vulnerabi
 vuln: tools ## known vulnerabilities, from the database that is a Go module
 	scripts/vulncheck ./...
 
-bench: deps ## measure against plain SQL and two durable-execution libraries; lines of BENCH
-	cd bench/peers && go run .
+bench: deps ## cloud calls, times and parked jobs of the product; steps a second beside plain SQL, River and DBOS
+	@go run ./bench
+	@cd bench/peers && go run .
 
 chaos: deps ## the crash matrix with every read in it; slow
 	E2E_ALL=1 go test -count=1 -p 1 -timeout 3h ./internal/e2e/...

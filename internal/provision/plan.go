@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/zopday/provisioner/internal/access"
@@ -107,7 +105,7 @@ func (s *Service) plan(ctx context.Context, j *job.Job, objects []job.Object) (*
 		v.Objects = append(v.Objects, o)
 	}
 	v.order(objects)
-	return v, s.price(v, j)
+	return v, v.price(j, planned.Resolved.InstanceType)
 }
 
 // order sorts the objects by step, kind and key: a step asks for several at
@@ -134,7 +132,9 @@ func (v *PlanView) order(objects []job.Object) {
 	}
 }
 
-func (s *Service) price(v *PlanView, j *job.Job) error {
+// price puts a price on what the plan makes; resolved is the instance type that
+// the checks chose, "" if they could not ask.
+func (v *PlanView) price(j *job.Job, resolved string) error {
 	spec, err := j.VMSpec()
 	if err != nil {
 		return err
@@ -143,30 +143,8 @@ func (s *Service) price(v *PlanView, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	v.Cost = costOf(j, spec, lb, resolvedType(j, spec, v.Checks))
+	v.Cost = costOf(j, spec, lb, cmp.Or(j.Config.InfraConfig.InstanceType, resolved, spec.Pool.InstanceType))
 	return nil
-}
-
-var instanceTypeRE = regexp.MustCompile(`^[a-z][a-z0-9-]*\.[a-z0-9-]+$`)
-
-// resolvedType is the instance type that the job's VMs have or will have: what
-// is recorded, what was asked for by name, or what the check chose for the size
-// and says first in its message.
-func resolvedType(j *job.Job, spec job.VMSpec, checks []cloud.Check) string {
-	if spec.Pool.InstanceType != "" {
-		return spec.Pool.InstanceType
-	}
-	if t := j.Config.InfraConfig.InstanceType; t != "" {
-		return t
-	}
-	for _, c := range checks {
-		if c.Status == cloud.CheckOK && strings.Contains(c.Name, "instance type") {
-			if t := strings.TrimRight(strings.SplitN(c.Message, " ", 2)[0], ",;:"); instanceTypeRE.MatchString(t) {
-				return t
-			}
-		}
-	}
-	return ""
 }
 
 func leftAlone(j *job.Job) []LeftAlone {

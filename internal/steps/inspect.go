@@ -47,6 +47,8 @@ type Plan struct {
 	Objects  []pipeline.Planned `json:"objects"`
 	Checks   []cloud.Check      `json:"checks"`
 	Teardown []string           `json:"teardown"` // what a teardown will take, in its order
+
+	Resolved job.InfraConfig `json:"-"` // what the checks found: zones, image, instance type
 }
 
 // A PlannedStep is one step of a plan.
@@ -68,6 +70,7 @@ func (s Set) Plan(ctx context.Context, j *job.Job, pace pipeline.Pace) (*Plan, e
 	if err != nil {
 		return nil, err
 	}
+	plan.Resolved = r.Job.Config.InfraConfig
 	for _, step := range p {
 		plan.Steps = append(plan.Steps, PlannedStep{step.Name, step.Title})
 		if step.Name == Validate {
