@@ -218,7 +218,7 @@ func (f *fleet) launch(ctx context.Context) error {
 			return err
 		}
 		if tried >= len(zones) {
-			return pipeline.Gravest(append(errs, f.noCapacity(refusal))...)
+			return pipeline.Gravest(pipeline.Gravest(errs...), f.noCapacity(refusal))
 		}
 		if err := ctx.Err(); err != nil {
 			return err

@@ -111,7 +111,7 @@ func (p *Provider) AdoptVMs(ctx context.Context, r *pipeline.Run) error {
 		if owner, _ := ec2Mark(i.Tags); owner != "" && owner != r.Job.ID {
 			return ownedByJob("instance "+id, owner)
 		}
-		vm := job.VMInfo{Name: tagValue(i.Tags, "Name"), InstanceID: id, LaunchedAt: i.LaunchTime}
+		vm := job.VMInfo{Name: nameTag(i.Tags), InstanceID: id, LaunchedAt: i.LaunchTime}
 		if vm.Name == "" || slices.ContainsFunc(vms, func(v job.VMInfo) bool { return v.Name == vm.Name }) {
 			vm.Name = id
 		}
@@ -184,9 +184,9 @@ func fromARN(r *pipeline.Run, id, before string) (string, error) {
 	return after, nil
 }
 
-func tagValue(tags []ec2types.Tag, key string) string {
+func nameTag(tags []ec2types.Tag) string {
 	for _, t := range tags {
-		if aws.ToString(t.Key) == key {
+		if aws.ToString(t.Key) == "Name" {
 			return aws.ToString(t.Value)
 		}
 	}

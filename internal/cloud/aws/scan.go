@@ -30,23 +30,23 @@ func (p *Provider) Scan(ctx context.Context, owner string) ([]cloud.Leftover, er
 	ctx = lookup.For(ctx, owner)
 	s := &scan{p: p, owner: owner}
 	err := pipeline.All(ctx,
-		sweep(s, p.vpcs(), func(x ec2types.Vpc) (string, bool) { return tagValue(x.Tags, "Name"), true }),
-		sweep(s, p.subnets(), func(x ec2types.Subnet) (string, bool) { return tagValue(x.Tags, "Name"), true }),
-		sweep(s, p.internetGateways(), func(x ec2types.InternetGateway) (string, bool) { return tagValue(x.Tags, "Name"), true }),
+		sweep(s, p.vpcs(), func(x ec2types.Vpc) (string, bool) { return nameTag(x.Tags), true }),
+		sweep(s, p.subnets(), func(x ec2types.Subnet) (string, bool) { return nameTag(x.Tags), true }),
+		sweep(s, p.internetGateways(), func(x ec2types.InternetGateway) (string, bool) { return nameTag(x.Tags), true }),
 		sweep(s, p.natGateways(), func(x ec2types.NatGateway) (string, bool) {
 			// One that failed holds nothing, and is listed for an hour whatever is done.
-			return tagValue(x.Tags, "Name"), x.State == ec2types.NatGatewayStateAvailable || x.State == ec2types.NatGatewayStatePending
+			return nameTag(x.Tags), x.State == ec2types.NatGatewayStateAvailable || x.State == ec2types.NatGatewayStatePending
 		}),
-		sweep(s, p.addresses(), func(x ec2types.Address) (string, bool) { return tagValue(x.Tags, "Name"), true }),
-		sweep(s, p.routeTables(), func(x ec2types.RouteTable) (string, bool) { return tagValue(x.Tags, "Name"), true }),
+		sweep(s, p.addresses(), func(x ec2types.Address) (string, bool) { return nameTag(x.Tags), true }),
+		sweep(s, p.routeTables(), func(x ec2types.RouteTable) (string, bool) { return nameTag(x.Tags), true }),
 		sweep(s, p.securityGroups(), func(x ec2types.SecurityGroup) (string, bool) { return aws.ToString(x.GroupName), true }),
 		sweep(s, p.launchTemplates(), func(x ec2types.LaunchTemplate) (string, bool) { return aws.ToString(x.LaunchTemplateName), true }),
 		sweep(s, p.instances(), func(x ec2types.Instance) (string, bool) {
 			state := stateOf(x)
-			return tagValue(x.Tags, "Name"), state != ec2types.InstanceStateNameTerminated && state != ec2types.InstanceStateNameShuttingDown
+			return nameTag(x.Tags), state != ec2types.InstanceStateNameTerminated && state != ec2types.InstanceStateNameShuttingDown
 		}),
 		sweep(s, p.volumes(), func(x ec2types.Volume) (string, bool) {
-			return tagValue(x.Tags, "Name"), x.State != ec2types.VolumeStateDeleting && x.State != ec2types.VolumeStateDeleted
+			return nameTag(x.Tags), x.State != ec2types.VolumeStateDeleting && x.State != ec2types.VolumeStateDeleted
 		}),
 		sweep(s, p.interfaces(), func(x ec2types.NetworkInterface) (string, bool) {
 			return aws.ToString(x.Description), x.Status != ec2types.NetworkInterfaceStatusDetaching
