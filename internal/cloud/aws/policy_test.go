@@ -1,0 +1,108 @@
+package aws
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// iamPrefix is how IAM calls the service behind each client of a Provider.
+var iamPrefix = map[string]string{
+	"ec2": "ec2", "iam": "iam", "sts": "sts", "ssm": "ssm", "quotas": "servicequotas", "r53": "route53",
+	"acm": "acm", "asg": "autoscaling", "elb": "elasticloadbalancing",
+}
+
+// implied are the permissions that a call needs besides its own, as the Service
+// Authorization Reference lists them under dependent actions and conditions.
+var implied = map[string][]string{
+	"ec2:CreateVpc":                           {"ec2:CreateTags"},              // tags in the create
+	"ec2:RunInstances":                        {"iam:PassRole"},                // the role in the instance profile
+	"elasticloadbalancing:CreateLoadBalancer": {"iam:CreateServiceLinkedRole"}, // the first in an account
+	"elasticloadbalancing:CreateTargetGroup":  {"elasticloadbalancing:AddTags"},
+	"autoscaling:CreateAutoScalingGroup":      {"autoscaling:CreateOrUpdateTags"},
+	"iam:CreateRole":                          {"iam:TagRole"},
+	"iam:CreateInstanceProfile":               {"iam:TagInstanceProfile"},
+}
+
+// calls are the AWS operations that this package can make, read from its source.
+func calls(t *testing.T) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			op, ok := n.(*ast.SelectorExpr)
+			if !ok || !ast.IsExported(op.Sel.Name) {
+				return true
+			}
+			client, ok := op.X.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if prefix, ok := iamPrefix[client.Sel.Name]; ok {
+				found[prefix+":"+op.Sel.Name] = true
+			}
+			return true
+		})
+	}
+	return found
+}
+
+// TestPolicyHoldsWhatIsCalled keeps docs/aws-iam-policy.json equal to what the
+// package can call: an action too few is a job that fails, one too many is a
+// permission that nobody needs.
+func TestPolicyHoldsWhatIsCalled(t *testing.T) {
+	want := calls(t)
+	if len(want) < 60 {
+		t.Fatalf("only %d calls were found in the source", len(want))
+	}
+	for call := range maps.Clone(want) {
+		for _, more := range implied[call] {
+			want[more] = true
+		}
+	}
+	b, err := os.ReadFile("../../../docs/aws-iam-policy.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var policy struct {
+		Statement []struct {
+			Effect string
+			Action []string
+		}
+	}
+	if err := json.Unmarshal(b, &policy); err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]bool{}
+	for _, s := range policy.Statement {
+		for _, a := range s.Action {
+			if s.Effect != "Allow" || strings.Contains(a, "*") || have[a] {
+				t.Errorf("%s %s: the policy names each action once and allows it", s.Effect, a)
+			}
+			have[a] = true
+		}
+	}
+	if d := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(have))); d != "" {
+		t.Errorf("docs/aws-iam-policy.json (-called +allowed):\n%s", d)
+	}
+}
