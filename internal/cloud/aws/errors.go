@@ -215,6 +215,7 @@ func lacksCall(err error) bool {
 	text := strings.ToLower(ce.Message)
 	return status == http.StatusNotImplemented || ce.Code == "InvalidAction" ||
 		matches("NotImplemented*", ce.Code) || matches("UnknownOperation*", ce.Code) ||
+		matches("Unsupported*", ce.Code) && strings.Contains(ce.Message, ce.Op) ||
 		strings.Contains(text, "not implemented") || strings.Contains(text, "not yet")
 }
 

@@ -365,7 +365,7 @@ func (p *Provider) deleteLoadBalancer(ctx context.Context, x pipeline.Resource, 
 	if err != nil {
 		return err
 	}
-	if attrs[deletionProtection] == "true" {
+	if v, listed := attrs[deletionProtection]; v == "true" || !listed {
 		if err := p.setAttributes(ctx, arn, map[string]string{deletionProtection: "false"}); err != nil {
 			return err
 		}
