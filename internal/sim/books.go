@@ -70,8 +70,14 @@ func (w *World) record(e Entry) {
 	defer w.bookMu.Unlock()
 	w.seq++
 	e.Seq = w.seq
+	if len(w.books) >= maxBooks {
+		w.books = slices.Delete(w.books, 0, maxBooks/4)
+	}
 	w.books = append(w.books, e)
 }
+
+// maxBooks bounds the books of a simulation that runs for weeks: the oldest quarter goes when it is reached.
+const maxBooks = 200000
 
 // globMatch matches a pattern in which * stands for any run of characters; case does not count.
 func globMatch(pattern, s string) bool {

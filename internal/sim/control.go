@@ -273,6 +273,7 @@ type settings struct {
 
 func (w *World) controlSettings(*http.Request) (any, error) {
 	o := w.Options()
+	o.EmptyPages = max(o.EmptyPages, 0)
 	text := func(d time.Duration) *string { s := d.String(); return &s }
 	return settings{text(o.ReadLatency), text(o.WriteLatency), text(w.consistency(ByID)), text(w.consistency(ByList)), &o.PageSize, &o.EmptyPages}, nil
 }
@@ -311,6 +312,9 @@ func (w *World) controlSetSettings(r *http.Request) (any, error) {
 	if in.EmptyPages != nil {
 		if o.EmptyPages = *in.EmptyPages; o.EmptyPages < 0 || o.EmptyPages > 1 {
 			return nil, fmt.Errorf("emptyPages: must be from 0 to 1")
+		}
+		if o.EmptyPages == 0 {
+			o.EmptyPages = -1
 		}
 	}
 	w.SetOptions(func(opt *Options) { *opt = o })

@@ -25,7 +25,8 @@ type Options struct {
 	ConsistencyByID, ConsistencyByList time.Duration
 	// PageSize caps the pages of list operations; 0 leaves every API its own page size.
 	PageSize int
-	// EmptyPages is the chance, 0 to 1, that a page of a paginated list is empty and carries only a token.
+	// EmptyPages is the chance, 0 to 1, that a page of a paginated list is empty and carries only a token. 0 means the
+	// default of 0.1, a negative value none.
 	EmptyPages float64
 }
 
@@ -85,6 +86,9 @@ type World struct {
 
 // New makes an empty world. Clouds are added by their own packages.
 func New(opt Options) *World {
+	if opt.EmptyPages == 0 {
+		opt.EmptyPages = 0.1
+	}
 	w := &World{Clock: NewClock(opt.TimeScale), opt: opt, seed: opt.Seed, fronts: map[string]Standalone{}}
 	w.reseed()
 	w.quotas.reset()

@@ -43,6 +43,9 @@ func (e *EC2) describeStatus(r *request, in describeStatusIn) (any, error) {
 	if err := malformed(in.InstanceID); err != nil {
 		return nil, err
 	}
+	if err := notBoth(in.InstanceID, in.page); err != nil {
+		return nil, err
+	}
 	var plain, special []Filter
 	for _, f := range in.Filter {
 		if strings.HasSuffix(f.Name, ".status") || strings.HasSuffix(f.Name, ".reachability") {

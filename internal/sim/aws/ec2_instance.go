@@ -243,6 +243,9 @@ func (e *EC2) describeInstances(r *request, in describeInstancesIn) (any, error)
 	if err := malformed(in.InstanceID); err != nil {
 		return nil, err
 	}
+	if err := notBoth(in.InstanceID, in.page); err != nil {
+		return nil, err
+	}
 	found, err := find(e, r, sc.Instances, in.InstanceID, in.Filter, noInstance)
 	if err != nil {
 		return nil, err
@@ -266,6 +269,14 @@ func (e *EC2) describeInstances(r *request, in describeInstancesIn) (any, error)
 		Reservations []*reservation `ec2:"reservationSet"`
 		Next         string         `ec2:"nextToken,omitempty"`
 	}{out, next}, nil
+}
+
+// notBoth refuses a page size together with a list of instances ("DescribeInstances", Amazon EC2 API reference).
+func notBoth(ids []string, p page) error {
+	if len(ids) > 0 && p.MaxResults != nil {
+		return refuse("InvalidParameterCombination", "The parameter instancesSet cannot be used with the parameter maxResults")
+	}
+	return nil
 }
 
 func malformed(ids []string) error {

@@ -28,7 +28,7 @@ type lab struct {
 }
 
 // atOnce switches eventual consistency off, for tests that are about something else.
-var atOnce = sim.Options{ConsistencyByID: -1, ConsistencyByList: -1, Seed: 7}
+var atOnce = sim.Options{ConsistencyByID: -1, ConsistencyByList: -1, Seed: 7, EmptyPages: -1}
 
 func newLab(t *testing.T, opt sim.Options) *lab {
 	t.Helper()

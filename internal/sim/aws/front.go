@@ -28,6 +28,7 @@ const maxSkew = 5 * time.Minute
 type credentialScope struct {
 	accessKey, region, service string
 	signed                     time.Time
+	lasts                      time.Duration // of a presigned URL
 }
 
 func parseScope(r *http.Request) (credentialScope, bool) {
@@ -41,6 +42,9 @@ func parseScope(r *http.Request) (credentialScope, bool) {
 		}
 	} else if v := r.URL.Query().Get("X-Amz-Credential"); v != "" {
 		cred, date = v, r.URL.Query().Get("X-Amz-Date")
+		if n, err := strconv.Atoi(r.URL.Query().Get("X-Amz-Expires")); err == nil {
+			cs.lasts = time.Duration(n) * time.Second
+		}
 	}
 	parts := strings.Split(cred, "/")
 	if len(parts) < 5 {
@@ -211,7 +215,7 @@ func (c *Cloud) authenticate(a *api, r *request, cs credentialScope, signed bool
 		return a.unknownKey()
 	}
 	r.Who, r.Account = who, who.Account
-	if now := time.Now().UTC(); cs.signed.IsZero() || cs.signed.Before(now.Add(-maxSkew)) || cs.signed.After(now.Add(maxSkew)) {
+	if now := time.Now().UTC(); cs.signed.IsZero() || cs.signed.Before(now.Add(-max(maxSkew, cs.lasts))) || cs.signed.After(now.Add(maxSkew)) {
 		return a.skewed(cs.signed, now)
 	}
 	if !who.Expires.IsZero() && !c.World.Clock.Now().Before(who.Expires) {

@@ -25,7 +25,7 @@ type rig struct {
 }
 
 // immediate is a world without eventual consistency, for tests that are about something else.
-var immediate = sim.Options{ConsistencyByID: -1, ConsistencyByList: -1}
+var immediate = sim.Options{ConsistencyByID: -1, ConsistencyByList: -1, EmptyPages: -1}
 
 func newRig(t *testing.T, opt sim.Options) *rig {
 	t.Helper()

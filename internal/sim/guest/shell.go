@@ -30,7 +30,7 @@ type Result struct {
 const (
 	maxVirtual  = 2 * time.Hour
 	maxCommands = 50000
-	maxReal     = 10 * time.Second
+	maxReal     = 3 * time.Second
 )
 
 // session is one run of something in a machine.
