@@ -109,7 +109,7 @@ func (a *app) listAudit(ctx context.Context, q url.Values, all bool) error {
 			}
 			t.add(append(row, detail(e.Detail))...)
 		}
-		t.write(w, a.outTerm)
+		t.write(w, a.tableTerm())
 	})
 	if err == nil && !a.machine() {
 		switch {

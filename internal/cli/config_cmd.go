@@ -98,7 +98,7 @@ func (a *app) viewConfig(origin bool) error {
 			}
 			t.add(cells...)
 		}
-		t.write(w, a.outTerm)
+		t.write(w, a.tableTerm())
 	})
 }
 
@@ -126,7 +126,7 @@ func (a *app) listContexts() error {
 	if err != nil {
 		return err
 	}
-	return a.print(resp, func(w io.Writer) { t.write(w, a.outTerm) })
+	return a.print(resp, func(w io.Writer) { t.write(w, a.tableTerm()) })
 }
 
 var contextRE = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)

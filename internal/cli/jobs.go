@@ -220,7 +220,7 @@ func (a *app) jobTable(w io.Writer, jobs []client.Job) {
 			t.add(state, j.Name, string(j.ResourceType), string(j.Provider), j.Region, step, age(j.CreatedAt, now), j.ID, j.Verdict.Sentence)
 		}
 	}
-	t.write(w, a.outTerm)
+	t.write(w, a.tableTerm())
 }
 
 func (a *app) jobsGet() *cobra.Command {
@@ -291,7 +291,7 @@ func (a *app) showVMs(w io.Writer, j *client.Job) {
 	for _, vm := range infra.VMs {
 		t.add("  "+vm.Name, string(vm.State), vm.InstanceID, vm.Zone, vm.PrivateIP, health[vm.InstanceID], vm.LastError)
 	}
-	t.write(w, a.outTerm)
+	t.write(w, a.tableTerm())
 }
 
 func (a *app) showOutputs(w io.Writer, out map[string]string, indent string) {
@@ -386,7 +386,7 @@ func (a *app) objectTable(w io.Writer, objs []job.Object) {
 	for _, o := range objs {
 		t.add(string(o.State), o.Kind, o.Name, o.ID, o.Step, o.Reason)
 	}
-	t.write(w, a.outTerm)
+	t.write(w, a.tableTerm())
 }
 
 // completeJobs offers the jobs there are, within a second and silently.

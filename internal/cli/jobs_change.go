@@ -418,5 +418,5 @@ func (a *app) showDrift(w io.Writer, j *client.Job, v client.Verification) {
 	for _, d := range v.Drift {
 		t.add(d.Kind+" "+d.Key, d.ID, d.Attr, d.Wanted, d.Seen)
 	}
-	t.write(w, a.outTerm)
+	t.write(w, a.tableTerm())
 }

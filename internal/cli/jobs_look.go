@@ -192,7 +192,7 @@ func (a *app) attemptTable(w io.Writer, rows []job.StepState) {
 		}
 		t.add(fmt.Sprintf("  %d", r.Run), r.Name, string(r.Direction), string(r.Status), fmt.Sprint(r.Attempts), began, elapsed(&client.Step{StepState: r}, a.now()), or(r.Note, r.WaitingFor))
 	}
-	t.write(w, a.outTerm)
+	t.write(w, a.tableTerm())
 }
 
 func retries(tries int) string {
@@ -239,7 +239,7 @@ func (a *app) showReceipt(w io.Writer, r client.Receipt) {
 		for _, o := range r.Objects {
 			tab.add(t.glyph(objectSigns[o.State])+" "+objectWords[o.State], o.Kind, o.Name, o.ID, clock(o.CreatedAt), clock(o.RemovedAt), o.Reason)
 		}
-		tab.write(w, t)
+		tab.write(w, a.tableTerm())
 	}
 	for _, l := range r.Leftovers {
 		fmt.Fprintf(w, "%s left  %s  %s  %s\n", t.glyph(glyphFailed), clean(l.Kind), clean(l.Name), clean(l.ID))

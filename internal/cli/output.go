@@ -18,6 +18,13 @@ var outputs = []string{"table", "wide", "json", "yaml", "jsonl", "name"}
 // wide reports whether more columns are wanted.
 func (a *app) wide() bool { return a.cfg.Output.Value == "wide" }
 
+// tableTerm is the terminal that tables are fitted to: with -o wide they are not.
+func (a *app) tableTerm() terminal {
+	t := a.outTerm
+	t.tty = t.tty && !a.wide()
+	return t
+}
+
 // machine reports whether the output is for programs.
 func (a *app) machine() bool {
 	switch a.cfg.Output.Value {

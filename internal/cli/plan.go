@@ -136,7 +136,7 @@ func (a *app) showPlan(w io.Writer, p client.Plan) {
 		for _, i := range p.Cost.Items {
 			tab.add("  "+i.Name, i.Arithmetic)
 		}
-		tab.write(w, t)
+		tab.write(w, a.tableTerm())
 		for _, s := range p.Cost.Assumptions {
 			fmt.Fprintf(w, "  Assumed: %s\n", clean(s))
 		}
@@ -160,5 +160,5 @@ func (a *app) showPlannedObjects(w io.Writer, p client.Plan, head func(string, .
 		}
 		tab.add(sign+o.Kind, o.Name, o.ID)
 	}
-	tab.write(w, a.outTerm)
+	tab.write(w, a.tableTerm())
 }
