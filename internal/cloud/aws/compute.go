@@ -262,7 +262,7 @@ func stateOf(i ec2types.Instance) ec2types.InstanceStateName {
 func instanceSeen(r *pipeline.Run, i ec2types.Instance, leaving bool) pipeline.Seen {
 	state := stateOf(i)
 	s := pipeline.Seen{Reason: string(state)}
-	if why := endReason(i); why != "" && state != ec2types.InstanceStateNameRunning {
+	if why := endReason(i); why != "" && why != string(state) && state != ec2types.InstanceStateNameRunning {
 		s.Reason += ": " + why
 	}
 	switch state {
@@ -303,7 +303,7 @@ func instanceAspects(r *pipeline.Run, i ec2types.Instance) []pipeline.Aspect {
 func endReason(i ec2types.Instance) string {
 	if s := i.StateReason; s != nil && (aws.ToString(s.Code) != "" || aws.ToString(s.Message) != "") {
 		code, message := aws.ToString(s.Code), aws.ToString(s.Message)
-		if strings.HasPrefix(message, code) {
+		if strings.HasPrefix(message, code) { // it often repeats the code
 			return message
 		}
 		return strings.Trim(code+": "+message, ": ")

@@ -283,6 +283,14 @@ func (p *Provider) deleteGroup(ctx context.Context, r *pipeline.Run, x pipeline.
 			return err
 		}
 	}
+	if p.foreignEndpoint() {
+		if lerr := p.removeLeftBehind(ctx, r, r.Job.Config.InfraConfig.NetworkID); lerr != nil {
+			return lerr
+		}
+		if err = remove(); !pipeline.Is(err, pipeline.Busy) {
+			return err
+		}
+	}
 	by, berr := p.interfaceBlockers(ctx, r, "it", filter("group-id", id))
 	if berr != nil {
 		return unlessLacking(berr, err)

@@ -280,7 +280,8 @@ func (p *Provider) awaitHealthy(ctx context.Context, r *pipeline.Run, lb job.Loa
 	if len(sick) == 0 {
 		return p.trustLoadBalancer(ctx, r)
 	}
-	text := fmt.Sprintf("%d of %d targets not healthy: %s; the check is GET %s on port %d", len(sick), max(len(infra.VMs), len(sick)), strings.Join(sick, "; "), lb.HealthCheck.Path, lb.HealthCheck.Port)
+	why := fmt.Sprintf("%s; the check is GET %s on port %d", strings.Join(sick, "; "), lb.HealthCheck.Path, lb.HealthCheck.Port)
+	text := fmt.Sprintf("%d of %d targets are not healthy: %s", len(sick), max(len(infra.VMs), len(sick)), why)
 	since := waited(r, "healthy targets")
 	switch {
 	case spec.Bootstrap == job.BootstrapBare && since >= bareHealthPatience:
@@ -299,7 +300,7 @@ func (p *Provider) awaitHealthy(ctx context.Context, r *pipeline.Run, lb job.Loa
 			return err
 		}
 	}
-	return pipeline.Wait(min(max(since/4, 5*time.Second), 15*time.Second), "%s", text)
+	return pipeline.Wait(min(max(since/4, 5*time.Second), 15*time.Second), "%d more targets to become healthy: %s", len(sick), why)
 }
 
 // unhealthy names the VMs that do not take traffic, and why. Of a scaling
