@@ -354,7 +354,7 @@ func (c *Cloud) Invoke(service, op, account, region string, params map[string]an
 		return nil, fmt.Errorf("operation: %s has no operation %q", service, op)
 	}
 	if account == "" {
-		account = c.accounts()[0]
+		account = c.mainAccount()
 	}
 	if region == "" {
 		region = "us-east-1"

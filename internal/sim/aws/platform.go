@@ -23,3 +23,13 @@ func (c *Cloud) addPlatform() {
 	c.platform.acm = newACM(c)
 	c.platform.asg = newAutoScaling(c)
 }
+
+// mainAccount is the account of requests that name none: that of the documented access key if it is configured.
+func (c *Cloud) mainAccount() string {
+	for _, key := range []string{"AKIAIOSFODNN7EXAMPLE", "test"} {
+		if account, ok := c.opt.Keys[key]; ok {
+			return account
+		}
+	}
+	return c.accounts()[0]
+}

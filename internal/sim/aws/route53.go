@@ -174,7 +174,14 @@ func restReply(operation string, answer any) *httpReply {
 func (s *r53Service) change(c *reqCtx, comment string) *types.ChangeInfo {
 	ch := &R53Change{ID: c.w.ID("C", 20, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"), Comment: comment, Submitted: c.now}
 	ch.InSync = c.now.Add(15*time.Second + time.Duration(c.w.Fraction("insync", ch.ID)*float64(30*time.Second)))
-	s.state.account(c.account).Changes[ch.ID] = ch
+	changes := s.state.account(c.account).Changes
+	for id, old := range changes {
+		// Nobody asks for a change of yesterday.
+		if c.now.Sub(old.Submitted) > 24*time.Hour && !old.Held {
+			delete(changes, id)
+		}
+	}
+	changes[ch.ID] = ch
 	c.Make(ch.ID)
 	return s.sdkChange(ch)
 }

@@ -128,6 +128,7 @@ func (s *ssmService) sendCommand(c *reqCtx, in *ssm.SendCommandInput) (*ssm.Send
 	sc := s.state.in(c.scope())
 	sc.Commands[cmd.ID] = cmd
 	sc.Order = append(sc.Order, cmd.ID)
+	sc.forget(c.now)
 	c.Make(cmd.ID)
 	c.Touch(ids...)
 	for _, id := range ids {
@@ -149,6 +150,17 @@ func (s *ssmService) deliver(sc scope, cmd *SSMCommand, iv *SSMInvocation, key s
 	}
 	iv.Status, iv.Details, iv.Started = "InProgress", "InProgress", s.cloud.World.Now()
 	s.carryOut(sc, cmd, iv, key)
+}
+
+// forget drops commands after 30 days ("Understanding command statuses": the history is kept for so long).
+func (sc *SSMScope) forget(now time.Time) {
+	sc.Order = slices.DeleteFunc(sc.Order, func(id string) bool {
+		old := now.Sub(sc.Commands[id].Requested) > 30*24*time.Hour
+		if old {
+			delete(sc.Commands, id)
+		}
+		return old
+	})
 }
 
 func (cmd *SSMCommand) script() string { return strings.Join(cmd.Parameters["commands"], "\n") }

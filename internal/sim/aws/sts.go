@@ -168,6 +168,12 @@ func (s *stsService) assumeRole(c *reqCtx, in *sts.AssumeRoleInput) (*sts.Assume
 // session gives out temporary credentials.
 func (s *stsService) session(c *reqCtx, ss *STSSession) *types.Credentials {
 	const base64url = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	for id, old := range s.state.Sessions {
+		// For a day more they are refused as expired; after that, as unknown.
+		if c.now.Sub(old.Expires) > 24*time.Hour {
+			delete(s.state.Sessions, id)
+		}
+	}
 	key := c.w.ID("ASIA", 16, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
 	s.state.Sessions[key] = ss
 	return &types.Credentials{
