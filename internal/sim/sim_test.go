@@ -300,6 +300,52 @@ func TestManualExamples(t *testing.T) {
 	}
 }
 
+// A world that was killed goes on where it stood: objects, events to come, faults, books and random state.
+func TestPersist(t *testing.T) {
+	dir := t.TempDir()
+	s := newShop(Options{Seed: 5})
+	stop, err := s.w.Persist(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.order(t, "a")
+	if _, err := s.w.AddFault(Fault{Kind: FaultError, After: 1}); err != nil {
+		t.Fatal(err)
+	}
+	s.w.Hex("x-", 8)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	next := s.w.Hex("x-", 8)
+
+	again := newShop(Options{Seed: 5})
+	stop, err = again.w.Persist(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if got := again.w.Hex("x-", 8); got != next {
+		t.Errorf("the next identifier is %s, want %s", got, next)
+	}
+	if d := cmp.Diff(s.w.Snapshot(), again.w.Snapshot()); d != "" {
+		t.Errorf("objects differ:\n%s", d)
+	}
+	if n := len(again.w.Books(BookFilter{})); n != 1 {
+		t.Errorf("%d entries in the books", n)
+	}
+	if got := again.order(t, "b") + again.order(t, "c"); got != "error" {
+		t.Errorf("the fault has been forgotten: %q", got)
+	}
+	again.w.Step(time.Minute)
+	if got := again.state("a"); got != "done" {
+		t.Errorf("what was to happen did not: a is %s", got)
+	}
+}
+
 func TestGlob(t *testing.T) {
 	for _, tc := range []struct {
 		pattern, s string

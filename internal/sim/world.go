@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -67,6 +68,7 @@ type World struct {
 
 	mu       sync.Mutex // guards everything below, and the state of all services
 	rng      *rand.Rand
+	pcg      *rand.PCG
 	services []Service
 	fronts   map[string]Standalone
 	events   eventQueue
@@ -79,6 +81,8 @@ type World struct {
 	bookMu sync.Mutex
 	books  []Entry
 	seq    int
+
+	changes atomic.Int64 // counts everything that may have changed the world
 
 	hookMu sync.RWMutex
 	hook   Hook
@@ -96,7 +100,8 @@ func New(opt Options) *World {
 }
 
 func (w *World) reseed() {
-	w.rng = rand.New(rand.NewPCG(w.seed, 0x9e3779b97f4a7c15))
+	w.pcg = rand.NewPCG(w.seed, 0x9e3779b97f4a7c15)
+	w.rng = rand.New(w.pcg) //nolint:gosec // reproducible on purpose
 }
 
 // Options are those the world works with now.
@@ -137,8 +142,11 @@ func (w *World) Lock() {
 	w.settle()
 }
 
-// Unlock releases the lock.
-func (w *World) Unlock() { w.mu.Unlock() }
+// Unlock releases the lock. Whoever held it may have changed something.
+func (w *World) Unlock() {
+	w.changes.Add(1)
+	w.mu.Unlock()
+}
 
 // Now is the simulated time; within an event it is the time the event was due.
 func (w *World) Now() time.Time {

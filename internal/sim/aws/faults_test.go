@@ -254,6 +254,32 @@ func TestCapacityTransitionAndFailure(t *testing.T) {
 	ok(l.client.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: &eip}))
 }
 
+// The state of every service must survive a round trip through a file.
+func TestStateSurvives(t *testing.T) {
+	s := newScene(t)
+	dir := t.TempDir()
+	stop := ok(s.world.Persist(t.Context(), dir))
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	l := newLab(t, atOnce)
+	stop = ok(l.world.Persist(t.Context(), dir))
+	defer func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if d := cmp.Diff(s.world.Snapshot(), l.world.Snapshot()); d != "" {
+		t.Errorf("the account differs (-before +after):\n%s", d)
+	}
+	if got := l.instance(context.Background(), s.publicInstance); got.State.Name != types.InstanceStateNameRunning {
+		t.Errorf("the instance is %s", got.State.Name)
+	}
+	if !l.guest(s.publicInstance).Machine.SSMAgent() {
+		t.Error("the inside of the instance is lost")
+	}
+}
+
 // A hook can crash the caller before or after any call.
 func TestCrashHook(t *testing.T) {
 	ctx := context.Background()
