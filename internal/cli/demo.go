@@ -166,8 +166,8 @@ func (a *app) demo(ctx context.Context, d document, so SimOptions) (t tally, err
 			err = cerr
 		}
 	}()
-	a.tell("A simulated AWS at %s and a provisioner at %s, both new. Simulated time runs %g times as fast; nothing leaves this machine.",
-		st.sim.AWS().URL, st.client.Server(), so.TimeScale)
+	a.tell("A simulated AWS at %s and a provisioner at %s, both new.", st.sim.AWS().URL, st.client.Server())
+	a.tell("Simulated time runs %g times as fast; nothing leaves this machine.", so.TimeScale)
 	a.chapter("Create %s   %s", d.text("name"), d.from)
 	j, createErr := a.demoCreate(ctx, st, d)
 	if j.ID == "" {
@@ -268,7 +268,7 @@ func (a *app) demoCreate(ctx context.Context, st *stage, d document) (client.Job
 // showSink is how a demo shows a job: that is its result.
 func (a *app) showSink() sink {
 	if a.outTerm.tty {
-		return &liveSink{screen: screen{w: a.stdout, term: a.outTerm}, now: a.now}
+		return &liveSink{screen: screen{w: a.stdout, term: a.outTerm}, now: a.now, ctrlC: "Ctrl-C ends the demo"}
 	}
 	return &lineSink{w: a.stdout, term: a.outTerm, now: a.now}
 }
@@ -387,7 +387,7 @@ func (a *app) balance(st *stage, owner string, r client.Receipt) (tally, error) 
 		t.left = max(t.left, *r.Left)
 	}
 	if len(amiss) == 0 {
-		a.tell("\nThe whole simulated account compared: before %s, after %s, no difference that was not asked for.", plurals(len(st.before), "object", "objects"), plurals(len(after), "object", "objects"))
+		a.tell("\nThe whole simulated account compared, before %s, after %s:\nno difference that was not asked for.", plurals(len(st.before), "object", "objects"), plurals(len(after), "object", "objects"))
 	}
 	for _, s := range amiss {
 		a.tell("  %s", clean(s))

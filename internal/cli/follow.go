@@ -259,7 +259,7 @@ func (a *app) sinkFor(result bool) sink {
 		return silent{}
 	}
 	if t.tty {
-		return &liveSink{screen: screen{w: w, term: t}, now: a.now}
+		return &liveSink{screen: screen{w: w, term: t}, now: a.now, ctrlC: "Ctrl-C detaches"}
 	}
 	return &lineSink{w: w, term: t, now: a.now}
 }

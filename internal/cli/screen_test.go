@@ -120,7 +120,7 @@ func TestLiveView(t *testing.T) {
 	screenOf := &vt{cols: 60}
 	now := t0
 	term := terminal{tty: true, unicode: true, size: func() (int, int) { return screenOf.cols, 24 }}
-	s := &liveSink{screen: screen{w: screenOf, term: term}, now: func() time.Time { return now }}
+	s := &liveSink{screen: screen{w: screenOf, term: term}, now: func() time.Time { return now }, ctrlC: "Ctrl-C detaches"}
 	j := liveJob(now, 0)
 	now = t0.Add(2 * time.Second)
 	s.state(&j)

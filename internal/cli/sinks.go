@@ -130,6 +130,7 @@ func (s *jsonSink) end(j *client.Job) {
 type liveSink struct {
 	screen screen
 	now    func() time.Time
+	ctrlC  string // what Ctrl-C does here
 
 	job     *client.Job
 	began   time.Time // of the run, as the first step tells
@@ -222,7 +223,14 @@ func (s *liveSink) draw() {
 	if s.away != nil {
 		lines = append(lines, line{{yellow, " Reconnecting, as of " + s.asOf.Format("15:04:05")}, {plain, ": " + s.away.Error()}})
 	} else {
-		lines = append(lines, line{{bold, " " + t.glyph(glyphNow) + " "}, {plain, j.Verdict.Sentence}})
+		cols, _ := t.size()
+		for i, text := range wrap(clean(j.Verdict.Sentence), max(cols-5, 20)) {
+			lead := "   "
+			if i == 0 {
+				lead = " " + pad(t.glyph(glyphNow), 1) + " "
+			}
+			lines = append(lines, line{{bold, lead}, {plain, text}})
+		}
 	}
 	for _, o := range s.objects {
 		lines = append(lines, line{{dim, "   " + o}})
@@ -236,7 +244,7 @@ func (s *liveSink) draw() {
 	if s.made > 0 {
 		foot += dot + plurals(s.made, "object", "objects")
 	}
-	lines = append(lines, line{{dim, foot + dot + "Ctrl-C detaches"}})
+	lines = append(lines, line{{dim, foot + dot + s.ctrlC}})
 	s.screen.draw(fixed, lines)
 }
 

@@ -194,3 +194,20 @@ func pad(s string, cols int) string {
 	}
 	return s
 }
+
+// wrap breaks a text into lines of at most cols columns, between words.
+func wrap(s string, cols int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(s) {
+		if line != "" && width(line)+1+width(word) > cols {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
