@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -394,7 +395,10 @@ func noLonger(r *pipeline.Run, what string) { r.Remember("since "+what, nil) }
 // wait: IAM and EC2 take up to minutes to show a fresh object to each other
 // (failure kind D5). Past the bound the error is what it is.
 func visible(r *pipeline.Run, what string, err error) error {
-	if !pipeline.Is(err, pipeline.NotFound) || r.Mode != pipeline.Apply {
+	var ce *pipeline.CloudError
+	// Load balancing's word for a group that it does not see yet.
+	unknownGroup := errors.As(err, &ce) && ce.Code == "InvalidSecurityGroup"
+	if !pipeline.Is(err, pipeline.NotFound) && !unknownGroup || r.Mode != pipeline.Apply {
 		return err
 	}
 	if waited(r, what+" visible") > 10*time.Minute {

@@ -225,7 +225,7 @@ func (c *controls) agents(ctx context.Context) error {
 	seen := fmt.Sprintf("%d of %d online", len(online), len(ids))
 	// The bootstrap's sentinel was read through the agent: a list that shows
 	// nobody at all is one that the cloud does not keep.
-	if len(online) == 0 && c.infra.BootstrapNginxReady {
+	if len(online) == 0 && slices.ContainsFunc(c.infra.VMs, func(vm job.VMInfo) bool { return vm.SentinelSeenAt != nil }) {
 		c.r.Note("the cloud's list of agents shows nobody, though commands were answered")
 		return nil
 	}

@@ -30,15 +30,16 @@ func TestAttachAndDetach(t *testing.T) {
 		t.Run(spec, func(t *testing.T) {
 			t.Parallel()
 			g := newVMs(t, sim.Options{}, spec)
+			g.zoned("example.test")
 			g.create()
 			bare := g.everything()
 			vms := append([]job.VMInfo(nil), g.infra().VMs...)
-			with := strings.TrimSuffix(spec, "}") + `,"loadBalancer":{"plainHTTP":true}}`
+			with := strings.TrimSuffix(spec, "}") + `,"loadBalancer":{"plainHTTP":true,"dns":{"zone":"example.test","record":"shop"}}}`
 			for range 2 { // the second time, every object is one that was removed before
 				g.job.Config.Spec = json.RawMessage(with)
 				g.another()
 				g.must(job.PhaseUpdate, job.AttachLB)
-				if g.infra().LoadBalancerHost == "" || len(g.infra().Targets) != 2 {
+				if g.infra().LoadBalancerHost == "" || len(g.infra().Targets) != 2 || g.infra().DNSRecord != "shop.example.test" {
 					t.Fatalf("attached: %+v", g.infra())
 				}
 				g.asAsked()
