@@ -127,6 +127,10 @@ const (
 	ProbeRunning ProbeState = "running"
 	ProbeReady   ProbeState = "ready" // the sentinel is there
 	ProbeFailed  ProbeState = "failed"
+
+	// ProbeNone says that the cloud has no exec channel to look with, not that
+	// the VM has none: how far the bootstrap is cannot be known.
+	ProbeNone ProbeState = "none"
 )
 
 // LoadBalancing makes a load balancer in three sub-steps, and takes it off

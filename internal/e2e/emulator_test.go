@@ -148,6 +148,11 @@ var emulators = []emulator{
 		asked: []string{"ec2:DescribeNetworkInterfaces"},
 	},
 	{
+		name:  "no Systems Manager at all",
+		lacks: []string{"ssm:*"}, refuse: refuseCode(http.StatusBadRequest, "UnknownOperationException", "Unknown action: ACTION"),
+		asked: []string{"ssm:SendCommand"},
+	},
+	{
 		name:  "lists that heed no filter",
 		heeds: noFilters, asked: []string{"ec2:DescribeSecurityGroups"},
 	},
@@ -315,6 +320,23 @@ func TestOtherEmulators(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestGroupThatStartsNothing has an endpoint that keeps a scaling group as a
+// record and starts no VM for it.
+func TestGroupThatStartsNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sim.Options{Seed: 13, ConsistencyByID: -1, ConsistencyByList: -1})
+	before := r.world.Snapshot()
+	r.emulate(emulator{drops: map[string][]string{"DescribeAutoScalingGroups": {"Instances"}, "DescribeScalingActivities": {"Activities"}}})
+	r.start()
+	r.vm("shop-prod", asgLB)
+	if j := r.await(job.Failed); j.Error == nil || j.Error.Code != "group-idle" {
+		t.Errorf("got %+v", j.Error)
+	}
+	r.move(job.Delete, "")
+	r.await(job.Cancelled)
+	r.checkGone(t, before)
 }
 
 // unchanged demands that a verify finds nothing and touches nothing.

@@ -3,6 +3,7 @@ package steps
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,6 +95,12 @@ func (s Set) learn(ctx context.Context, r *pipeline.Run, probes map[string]cloud
 		case cloud.ProbeReady:
 			vm.State, vm.SentinelSeenAt, vm.LastError = job.VMReady, &now, ""
 			vm.BootstrapNginxReady = spec.Bootstrap == job.BootstrapNginx
+		case cloud.ProbeNone:
+			vm.State, vm.LastError = job.VMReady, ""
+			if text := "nobody has looked whether the VMs' bootstrap ended: " + p.Detail; !slices.Contains(r.Job.Config.InfraConfig.Warnings, text) {
+				r.Job.Config.InfraConfig.Warnings = append(r.Job.Config.InfraConfig.Warnings, text)
+				r.Note("%s", text)
+			}
 		case cloud.ProbeFailed:
 			vm.State, vm.LastError = job.VMFailed, p.Detail
 			failed = append(failed, vm.Name+": "+p.Detail)

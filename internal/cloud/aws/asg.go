@@ -27,6 +27,10 @@ const (
 // and over (failure kind K2).
 const healthGrace = 15 * time.Minute
 
+// idlePatience is how long a group that does nothing at all is waited for where
+// the endpoint may be one that starts no VMs for groups.
+const idlePatience = 3 * time.Minute
+
 // groupPatience is how long a scaling group may take to bring its VMs up.
 const groupPatience = 20 * time.Minute
 

@@ -143,6 +143,8 @@ func (p *Provider) awaitMembers(ctx context.Context, r *pipeline.Run, g asgtypes
 		return pipeline.Fatal(code, text, "Put right what the message names, then retry.")
 	case code == "no-capacity" && waited(r, "capacity") > capacityPatience:
 		return pipeline.Fatal(code, text, "Retry later, or tear the job down and make it with another instanceType or in another region.")
+	case len(acts) == 0 && len(g.Instances) == 0 && waitedFor > idlePatience && p.foreignEndpoint():
+		return pipeline.Fatal("group-idle", fmt.Sprintf("%s after %s, and the group has not tried to start any: this endpoint keeps scaling groups and starts nothing for them", text, idlePatience), "Use pool.mode fixed at this endpoint.")
 	case waitedFor > groupPatience:
 		return pipeline.Fatal("timed-out", fmt.Sprintf("%s after %s", text, groupPatience), "Look at the group's activity history in the console, then retry.")
 	}

@@ -298,7 +298,7 @@ func takeIn(vm *job.VMInfo, i ec2types.Instance, adopted bool) {
 		vm.State = job.VMPending
 	case ec2types.InstanceStateNameRunning:
 		switch {
-		case adopted || vm.SentinelSeenAt != nil:
+		case adopted || vm.SentinelSeenAt != nil || vm.State == job.VMReady:
 			vm.State, vm.LastError = job.VMReady, ""
 		case vm.State != job.VMFailed:
 			vm.State = job.VMBootstrapping

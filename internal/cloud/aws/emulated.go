@@ -50,20 +50,23 @@ func (p *Provider) removeLeftBehind(ctx context.Context, r *pipeline.Run, vpcID 
 		if aws.ToString(n.VpcId) != vpcID || aws.ToBool(n.RequesterManaged) {
 			continue
 		}
-		if at := n.Attachment; at != nil {
-			if !gone[aws.ToString(at.InstanceId)] || aws.ToInt32(at.DeviceIndex) != 0 {
-				continue
-			}
-			if _, err := p.ec2.DetachNetworkInterface(ctx, &ec2.DetachNetworkInterfaceInput{AttachmentId: at.AttachmentId, Force: aws.Bool(true)}); err != nil {
-				p.log.WarnContext(ctx, "an interface was left behind", "interface", aws.ToString(n.NetworkInterfaceId), "error", err)
-				continue
-			}
-		} else if !gone[aws.ToString(n.NetworkInterfaceId)] {
+		at := n.Attachment
+		if at != nil && (!gone[aws.ToString(at.InstanceId)] || aws.ToInt32(at.DeviceIndex) != 0) || at == nil && !gone[aws.ToString(n.NetworkInterfaceId)] {
 			continue
 		}
-		if _, err := p.ec2.DeleteNetworkInterface(ctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: n.NetworkInterfaceId}); err != nil {
+		err := p.deleteInterface(ctx, n)
+		if err != nil && at != nil {
+			_, _ = p.ec2.DetachNetworkInterface(ctx, &ec2.DetachNetworkInterfaceInput{AttachmentId: at.AttachmentId, Force: aws.Bool(true)})
+			err = p.deleteInterface(ctx, n)
+		}
+		if err != nil {
 			p.log.WarnContext(ctx, "an interface was left behind", "interface", aws.ToString(n.NetworkInterfaceId), "error", err)
 		}
 	}
 	return ctx.Err()
+}
+
+func (p *Provider) deleteInterface(ctx context.Context, n ec2types.NetworkInterface) error {
+	_, err := p.ec2.DeleteNetworkInterface(ctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: n.NetworkInterfaceId})
+	return unless(err, pipeline.NotFound)
 }

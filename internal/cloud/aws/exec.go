@@ -198,6 +198,11 @@ func (p *Provider) ask(ctx context.Context, r *pipeline.Run, idle []string, out 
 	case err == nil:
 		mark(out, there)
 		return []command{c}, nil
+	case lacksCall(err) && p.foreignEndpoint():
+		for _, id := range there {
+			out[id] = cloud.Probe{State: cloud.ProbeNone, Detail: err.Error()}
+		}
+		return nil, nil
 	case !pipeline.Is(err, pipeline.NotFound):
 		return nil, err
 	case listed && len(online) == 0 || len(there) == 1:
