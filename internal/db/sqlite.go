@@ -16,7 +16,7 @@ import (
 
 // sqliteDB is one file: one connection that writes, several that read.
 type sqliteDB struct {
-	w, r *sql.DB
+	w, r *prepared
 	lock io.Closer
 }
 
@@ -53,13 +53,17 @@ func openSQLite(ctx context.Context, path string) (_ *sqliteDB, err error) {
 	uri := "file://" + (&url.URL{Path: slashed(path)}).EscapedPath() + "?" + pragmas
 	// A transaction that reads and then writes has to hold the write lock from
 	// its start: WAL does not let a reader upgrade over somebody else's commit.
-	if s.w, err = sql.Open("sqlite", uri+"&_txlock=immediate"); err != nil {
+	w, err := sql.Open("sqlite", uri+"&_txlock=immediate")
+	if err != nil {
 		return nil, fmt.Errorf("database %s: %w", path, err)
 	}
+	s.w = newPrepared(w)
 	s.w.SetMaxOpenConns(1)
-	if s.r, err = sql.Open("sqlite", uri+"&_query_only=1"); err != nil {
+	r, err := sql.Open("sqlite", uri+"&_query_only=1")
+	if err != nil {
 		return nil, fmt.Errorf("database %s: %w", path, err)
 	}
+	s.r = newPrepared(r)
 	s.r.SetMaxOpenConns(sqliteReaders)
 	s.r.SetMaxIdleConns(sqliteReaders)
 	if err := s.w.PingContext(ctx); err != nil {
@@ -79,7 +83,7 @@ func slashed(path string) string {
 
 func (s *sqliteDB) reader() Q    { return splitQ{w: stdQ{outside{s.w}, SQLite}, r: stdQ{s.r, SQLite}} }
 func (s *sqliteDB) writer() Q    { return stdQ{outside{s.w}, SQLite} }
-func (s *sqliteDB) std() *sql.DB { return s.w }
+func (s *sqliteDB) std() *sql.DB { return s.w.DB }
 
 func (s *sqliteDB) ping(ctx context.Context) error { return s.r.PingContext(ctx) }
 
@@ -92,12 +96,14 @@ func (s *sqliteDB) inTx(ctx context.Context, fn func(ctx context.Context, tx Q) 
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // a no-op after Commit
-	if err := fn(context.WithValue(ctx, inTxKey{}, true), stdQ{tx, SQLite}); err != nil {
+	run := &preparedTx{Tx: tx, p: s.w, fresh: map[string]bool{}}
+	if err := fn(context.WithValue(ctx, inTxKey{}, true), stdQ{run, SQLite}); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
+	run.learn(ctx)
 	return nil
 }
 
@@ -121,20 +127,20 @@ type inTxKey struct{}
 func within(ctx context.Context) bool { return ctx.Value(inTxKey{}) != nil }
 
 // outside is the writer for whoever is not within a transaction.
-type outside struct{ *sql.DB }
+type outside struct{ *prepared }
 
 func (o outside) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if within(ctx) {
 		return nil, errNested
 	}
-	return o.DB.ExecContext(ctx, query, args...)
+	return o.prepared.ExecContext(ctx, query, args...)
 }
 
 func (o outside) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if within(ctx) {
 		return nil, errNested
 	}
-	return o.DB.QueryContext(ctx, query, args...)
+	return o.prepared.QueryContext(ctx, query, args...)
 }
 
 func (o outside) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
@@ -144,10 +150,10 @@ func (o outside) QueryRowContext(ctx context.Context, query string, args ...any)
 		cancel(errNested)
 		ctx = ended
 	}
-	return o.DB.QueryRowContext(ctx, query, args...)
+	return o.prepared.QueryRowContext(ctx, query, args...)
 }
 
-// runner is what *sql.DB and *sql.Tx have in common.
+// runner is what the database and a transaction have in common.
 type runner interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
