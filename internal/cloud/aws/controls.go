@@ -27,41 +27,42 @@ func (p *Provider) Controls(ctx context.Context, r *pipeline.Run) ([]job.Control
 	if err != nil {
 		return nil, err
 	}
-	c := &controls{p: p, r: r, spec: spec, infra: &r.Job.Config.InfraConfig}
-	for _, part := range []struct {
+	parts := []struct {
 		about string
-		read  func(context.Context) error
+		read  func(*controls, context.Context) error
 	}{
-		{"the launch template", c.template}, {"the VMs", c.vms}, {"the disks", c.disks}, {"the Systems Manager agents", c.agents},
-		{"the scaling group", c.scalingGroup}, {"the image", c.image}, {"the network", c.network}, {"the security groups", c.groups},
-		{"the load balancer", c.loadBalancer}, {"the listeners", c.listeners}, {"the target group", c.targetGroup},
-	} {
-		err := plain(part.read(ctx))
-		switch {
-		case pipeline.Is(err, pipeline.Invalid, pipeline.Denied, pipeline.NotFound), unreadable(r, part.about, err):
-			r.Note("the controls of %s were not read: %v", part.about, err)
-		case err != nil:
-			return nil, fmt.Errorf("read back %s: %w", part.about, err)
-		}
+		{"the launch template", (*controls).template}, {"the VMs", (*controls).vms}, {"the disks", (*controls).disks},
+		{"the Systems Manager agents", (*controls).agents}, {"the scaling group", (*controls).scalingGroup}, {"the image", (*controls).image},
+		{"the network", (*controls).network}, {"the security groups", (*controls).groups}, {"the load balancer", (*controls).loadBalancer},
+		{"the listeners", (*controls).listeners}, {"the target group", (*controls).targetGroup},
 	}
-	slices.SortStableFunc(c.rows, func(a, b job.Control) int { return strings.Compare(a.ID, b.ID) })
-	return c.rows, nil
+	reports := make([]controls, len(parts))
+	var reads []func(context.Context) error
+	for i, part := range parts {
+		reports[i] = controls{p: p, r: r, spec: spec, infra: &r.Job.Config.InfraConfig}
+		reads = append(reads, func(ctx context.Context) error {
+			err := plain(part.read(&reports[i], ctx))
+			switch {
+			case pipeline.Is(err, pipeline.Invalid, pipeline.Denied, pipeline.NotFound):
+				r.Note("the controls of %s were not read: %v", part.about, err)
+			case err != nil:
+				return fmt.Errorf("read back %s: %w", part.about, err)
+			}
+			return nil
+		})
+	}
+	if err := pipeline.All(ctx, reads...); err != nil {
+		return nil, err
+	}
+	var rows []job.Control
+	for _, c := range reports {
+		rows = append(rows, c.rows...)
+	}
+	slices.SortStableFunc(rows, func(a, b job.Control) int { return strings.Compare(a.ID, b.ID) })
+	return rows, nil
 }
 
-// unreadable reports whether a read has failed for no reason that is known, for
-// the third time where the job can wait: the report is worth a try again, and
-// not worth holding up a job whose objects are all there.
-func unreadable(r *pipeline.Run, about string, err error) bool {
-	if !pipeline.Is(err, pipeline.Unavailable, pipeline.Unknown) {
-		return false
-	}
-	key := "unread controls of " + about
-	n, _ := r.Recall(key).(int)
-	r.Remember(key, n+1)
-	return r.Mode == pipeline.Verify || n >= 2
-}
-
-// controls is the report as it is put together.
+// controls is one part of the report as it is put together.
 type controls struct {
 	p     *Provider
 	r     *pipeline.Run

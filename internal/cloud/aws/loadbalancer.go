@@ -56,22 +56,36 @@ func (p *Provider) EnsureLoadBalancer(ctx context.Context, r *pipeline.Run) erro
 	if err != nil {
 		return visible(r, "the load balancer's security group", err)
 	}
-	if _, ok := r.Recall("lb group confirmed").(bool); !ok {
-		if err := confirm(ctx, r, group); err != nil {
-			return err
-		}
-		r.Remember("lb group confirmed", true)
-	}
 	x, err := p.loadBalancer(r, lb, false)
 	if err != nil {
 		return err
 	}
-	id, err = r.Ensure(ctx, x)
-	learn(r, &infra.LoadBalancerID, id)
+	var made string
+	err = pipeline.All(ctx,
+		func(ctx context.Context) error { return confirmOnce(ctx, r, group) },
+		func(ctx context.Context) (err error) {
+			made, err = r.Ensure(ctx, x)
+			return err
+		})
+	learn(r, &infra.LoadBalancerID, made)
 	if err != nil {
 		return visible(r, "the load balancer", err)
 	}
 	return p.learnHost(ctx, r)
+}
+
+// confirmOnce is confirm for a step that is run again while something takes
+// minutes: what this worker has seen once is not read at every pass.
+func confirmOnce(ctx context.Context, r *pipeline.Run, x pipeline.Resource) error {
+	key := "confirmed " + x.Kind + " " + x.Key
+	if r.Recall(key) != nil {
+		return nil
+	}
+	if err := confirm(ctx, r, x); err != nil {
+		return err
+	}
+	r.Remember(key, true)
+	return nil
 }
 
 // learnHost records where the load balancer answers.
