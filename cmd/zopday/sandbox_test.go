@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -136,6 +137,44 @@ func TestServeAgainstSim(t *testing.T) {
 		t.Errorf("serve ended with %d", code)
 	}
 	if code := stopSim(); code != 0 {
+		t.Errorf("sim ended with %d", code)
+	}
+}
+
+// TestSimKeepsItsState across restarts, when it is told where.
+func TestSimKeepsItsState(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	args := []string{"sim", "--aws", "0", "--control", "0", "--state", dir}
+	objects := func(out string) string {
+		resp, err := http.Get(grab(t, out, `Control +(\S+)`) + "/_sim/objects?kind=hosted-zone")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	out, stop := background(t, nil, regexp.MustCompile(`Ctrl-C ends it`), args...)
+	body := `{"cloud":"aws","service":"route53","operation":"CreateHostedZone","params":{"Name":"example.test","CallerReference":"x"}}`
+	resp, err := http.Post(grab(t, out(), `Control +(\S+)`)+"/_sim/objects", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if got := objects(out()); !strings.Contains(got, "example.test") {
+		t.Fatalf("the zone is not there: %s", got)
+	}
+	if code := stop(); code != 0 {
+		t.Errorf("sim ended with %d: %s", code, out())
+	}
+	out, stop = background(t, nil, regexp.MustCompile(`Ctrl-C ends it`), args...)
+	if got := objects(out()); !strings.Contains(got, "example.test") {
+		t.Errorf("the zone is lost: %s", got)
+	}
+	if code := stop(); code != 0 {
 		t.Errorf("sim ended with %d", code)
 	}
 }

@@ -28,12 +28,21 @@ type simulation struct {
 	account      string
 	control, aws string
 	servers      []*http.Server
+	save         func() error // ends the keeping on disk, after a last save; nil: in memory
 }
 
 func simulate(ctx context.Context, o cli.SimOptions) (cli.Simulation, error) {
 	w := sim.New(sim.Options{Seed: o.Seed, TimeScale: o.TimeScale, ReadLatency: o.ReadLatency, WriteLatency: o.WriteLatency})
 	cloud := simaws.New(w, simaws.Options{})
 	s := &simulation{world: w, account: simaws.DefaultKeys()[simAccessKey]}
+	if o.State != "" {
+		// Kept up to Close, which comes after the end of ctx.
+		save, err := w.Persist(context.WithoutCancel(ctx), o.State)
+		if err != nil {
+			return nil, err
+		}
+		s.save = save
+	}
 	var err error
 	if s.aws, err = s.listen(ctx, "the simulated AWS", o.AWS, cloud); err == nil {
 		s.control, err = s.listen(ctx, "the control API", o.Control, w.Control())
@@ -116,6 +125,10 @@ func (s *simulation) Close(ctx context.Context) error {
 		if err := srv.Shutdown(ctx); err != nil {
 			errs = append(errs, srv.Close())
 		}
+	}
+	if s.save != nil {
+		errs = append(errs, s.save())
+		s.save = nil
 	}
 	return errors.Join(errs...)
 }

@@ -56,6 +56,7 @@ type SimOptions struct {
 	ReadLatency, WriteLatency time.Duration
 	TimeScale                 float64
 	Seed                      uint64
+	State                     string // directory to keep everything in; "" is in memory
 }
 
 // A Simulation is the simulated clouds, running.

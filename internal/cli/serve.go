@@ -177,7 +177,7 @@ func (a *app) simCmd() *cobra.Command {
 		Long: withExamples("Run the simulated clouds alone, each on its own port, with a control API beside them",
 			"  zopday sim\n  zopday sim --latency 80ms/250ms --time-scale 60") + `
 
-Everything is in memory and gone when it ends. It answers the SDKs of AWS:
+Everything is in memory and gone when it ends, unless --state names a directory. It answers the SDKs of AWS:
 AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY as printed at the start.
 docs/simulation.md describes the control API.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -203,6 +203,7 @@ docs/simulation.md describes the control API.`,
 		},
 	}
 	simFlags(cmd, &o, &latency, 1)
+	cmd.Flags().StringVar(&o.State, "state", "", "`directory` to keep everything in, across restarts; in memory if left out")
 	cmd.Flags().StringVar(&o.Control, "control", "127.0.0.1:5090", "`address` of the control API; a bare number is a port, 0 any free one")
 	cmd.Flags().StringVar(&o.AWS, "aws", "127.0.0.1:5091", "`address` of the simulated AWS; a bare number is a port, 0 any free one")
 	return cmd
