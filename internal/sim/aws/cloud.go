@@ -157,8 +157,8 @@ func (c *Cloud) after(d time.Duration, service, kind, key string) {
 	c.World.After(d, "aws", service, kind, key)
 }
 
-// hex17 makes an identifier as EC2 and others do since 2016: a prefix and 17 hexadecimal digits.
-func (c *Cloud) hex17(prefix string) string { return c.World.Hex(prefix, 17) }
+// hex17 makes an identifier as EC2 and others do since 2016: a prefix and 17 hexadecimal digits, the first of them 0.
+func (c *Cloud) hex17(prefix string) string { return c.World.Hex(prefix+"0", 16) }
 
 func arn(service, region, account, resource string) string {
 	return strings.Join([]string{"arn", "aws", service, region, account, resource}, ":")

@@ -165,7 +165,7 @@ func (e *EC2) describeAttribute(r *request, in describeAttributeIn) (any, error)
 
 type modifyAttributeIn struct {
 	InstanceID            string   `q:"InstanceId"`
-	GroupID               []string `q:"GroupId"`
+	GroupID               []string `q:"GroupId|Groups"`
 	DisableApiTermination *attributeBool
 	DisableApiStop        *attributeBool
 	EbsOptimized          *attributeBool

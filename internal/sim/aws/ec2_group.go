@@ -180,7 +180,7 @@ func (sc *ec2Scope) showGroup(g *SecurityGroup) shownGroup {
 
 type createGroupIn struct {
 	GroupName        string
-	GroupDescription string
+	GroupDescription string `q:"GroupDescription|Description"`
 	VpcID            string `q:"VpcId"`
 	TagSpecification []tagSpec
 }
@@ -385,7 +385,7 @@ type permissionIn struct {
 		GroupName   string
 		UserID      string `q:"UserId"`
 		Description string
-	}
+	} `q:"Groups|UserIdGroupPairs"`
 	PrefixListIds []struct {
 		PrefixListID string `q:"PrefixListId"`
 		Description  string

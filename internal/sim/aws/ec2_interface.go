@@ -170,7 +170,7 @@ func (e *EC2) describeInterfaces(r *request, in describeInterfacesIn) (any, erro
 type createInterfaceIn struct {
 	SubnetID         string `q:"SubnetId"`
 	Description      string
-	GroupID          []string `q:"SecurityGroupId"`
+	GroupID          []string `q:"SecurityGroupId|Groups"`
 	TagSpecification []tagSpec
 	ClientToken      string
 }
@@ -250,7 +250,7 @@ func (e *EC2) detachInterface(r *request, in detachInterfaceIn) (any, error) {
 
 type modifyInterfaceIn struct {
 	InterfaceID     string   `q:"NetworkInterfaceId"`
-	GroupID         []string `q:"SecurityGroupId"`
+	GroupID         []string `q:"SecurityGroupId|Groups"`
 	Description     *attributeText
 	SourceDestCheck *attributeBool
 	Attachment      *struct {

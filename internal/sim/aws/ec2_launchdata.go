@@ -54,7 +54,7 @@ type launchEbs struct {
 type launchInterface struct {
 	DeviceIndex *int     `ec2:"deviceIndex"`
 	SubnetID    string   `q:"SubnetId" ec2:"subnetId,omitempty"`
-	GroupIDs    []string `q:"SecurityGroupId" ec2:"groupSet>groupId,omitempty"`
+	GroupIDs    []string `q:"SecurityGroupId|Groups" ec2:"groupSet>groupId,omitempty"`
 	PublicIP    *bool    `q:"AssociatePublicIpAddress" ec2:"associatePublicIpAddress"`
 	Delete      *bool    `q:"DeleteOnTermination" ec2:"deleteOnTermination"`
 	Description string   `ec2:"description,omitempty"`

@@ -57,7 +57,7 @@ func tagsFor(specs []tagSpec, kind string) ([]Tag, error) {
 }
 
 type createTagsIn struct {
-	ResourceID []string `q:"ResourceId"`
+	ResourceID []string `q:"ResourceId|Resources"`
 	Tag        []Tag
 }
 
@@ -121,7 +121,7 @@ next:
 
 // deleteTagsIn tells an absent value (delete whatever it is) from an empty one (delete only if empty).
 type deleteTagsIn struct {
-	ResourceID []string `q:"ResourceId"`
+	ResourceID []string `q:"ResourceId|Resources"`
 	Tag        []struct {
 		Key   string
 		Value *string

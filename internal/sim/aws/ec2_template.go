@@ -249,7 +249,7 @@ func (e *EC2) describeTemplates(r *request, in describeTemplatesIn) (any, error)
 
 type describeVersionsIn struct {
 	templateRef
-	Version    []string `q:"LaunchTemplateVersion"`
+	Version    []string `q:"LaunchTemplateVersion|Versions"`
 	MinVersion string
 	MaxVersion string
 	page
@@ -328,7 +328,7 @@ func (e *EC2) modifyTemplate(r *request, in modifyTemplateIn) (any, error) {
 
 type deleteVersionsIn struct {
 	templateRef
-	Version []string `q:"LaunchTemplateVersion"`
+	Version []string `q:"LaunchTemplateVersion|Versions"`
 }
 
 type deletedVersion struct {

@@ -3,10 +3,12 @@ package aws
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -146,7 +148,8 @@ func (p params) any() bool {
 	return false
 }
 
-// decodeEC2 fills the struct that in points at. A field's name is its `q` tag, else its Go name.
+// decodeEC2 fills the struct that in points at. A field's name is its `q` tag, else its Go name; after a bar stands the
+// name that the SDKs have for it, where that is quite another one.
 func decodeEC2(form url.Values, in any) error {
 	return decodeEC2Struct(params{form: form}, reflect.ValueOf(in).Elem())
 }
@@ -168,9 +171,13 @@ func decodeEC2Struct(p params, v reflect.Value) error {
 		if name == "" {
 			name = f.Name
 		}
+		name, other, _ := strings.Cut(name, "|")
 		sub := p.at(name)
 		if !sub.any() && f.Type.Kind() == reflect.Slice {
 			sub = p.at(name + "s") // as the SDKs name it; the control API may use those names
+		}
+		if !sub.any() && other != "" {
+			sub = p.at(other)
 		}
 		if !sub.any() {
 			continue
@@ -255,8 +262,42 @@ func typed[In any](run func(r *request, in In) (any, error)) operation {
 		if err := decodeEC2(r.Form, &in); err != nil {
 			return nil, err
 		}
+		// The API ignores what it does not know; a person at the control API is told.
+		for name := range r.Input {
+			if !slices.Contains(parameters(reflect.TypeFor[In]()), name) {
+				return nil, fmt.Errorf("params: %s has no parameter %q, want one of %s", r.Operation, name, strings.Join(parameters(reflect.TypeFor[In]()), ", "))
+			}
+		}
 		return run(r, in)
 	}
+}
+
+// parameters are the names that an input struct knows.
+func parameters(t reflect.Type) []string {
+	var out []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous && f.Type.Kind() == reflect.Struct {
+			out = append(out, parameters(f.Type)...)
+			continue
+		}
+		if !f.IsExported() {
+			continue
+		}
+		name := f.Tag.Get("q")
+		if name == "" {
+			name = f.Name
+		}
+		name, other, _ := strings.Cut(name, "|")
+		out = append(out, name)
+		if f.Type.Kind() == reflect.Slice {
+			out = append(out, name+"s")
+		}
+		if other != "" {
+			out = append(out, other)
+		}
+	}
+	return out
 }
 
 // missing is the refusal of a request without a parameter it needs.
@@ -278,4 +319,57 @@ func asMeta(v reflect.Value) (m meta, ok bool) {
 		m.Tags = append(m.Tags, v.FieldByName("Tags").Index(i).Interface().(Tag))
 	}
 	return m, true
+}
+
+// documentEC2 renders the tagged fields of a struct as JSON, in their order and with the names of the wire: what the
+// control API answers.
+func documentEC2(v reflect.Value) ([]byte, error) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return []byte("null"), nil
+		}
+		return documentEC2(v.Elem())
+	case reflect.Slice:
+		parts := make([][]byte, v.Len())
+		for i := range parts {
+			b, err := documentEC2(v.Index(i))
+			if err != nil {
+				return nil, err
+			}
+			parts[i] = b
+		}
+		return slices.Concat([]byte("["), bytes.Join(parts, []byte(",")), []byte("]")), nil
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			return json.Marshal(v.Interface())
+		}
+		parts, err := membersEC2(v)
+		if err != nil {
+			return nil, err
+		}
+		return slices.Concat([]byte("{"), bytes.Join(parts, []byte(",")), []byte("}")), nil
+	}
+	return json.Marshal(v.Interface())
+}
+
+func membersEC2(v reflect.Value) (parts [][]byte, err error) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, opt, _ := strings.Cut(f.Tag.Get("ec2"), ",")
+		var more [][]byte
+		switch {
+		case f.Anonymous && f.Type.Kind() == reflect.Struct:
+			more, err = membersEC2(v.Field(i))
+		case name != "" && (opt != "omitempty" || !v.Field(i).IsZero()):
+			var b []byte
+			b, err = documentEC2(v.Field(i))
+			more = [][]byte{fmt.Appendf(nil, "%q:%s", name, b)}
+		}
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, more...)
+	}
+	return parts, nil
 }

@@ -347,6 +347,11 @@ func TestControlAPI(t *testing.T) {
 	if status != 200 {
 		t.Fatalf("placing a VPC: %d %v", status, out)
 	}
+	made, _ := out["vpc"].(map[string]any)
+	if status, out := ask(t, "POST", base+"/_sim/objects", `{"action":"call","cloud":"aws","service":"ec2","operation":"CreateSecurityGroup",
+		"params":{"VpcId":"`+made["vpcId"].(string)+`","GroupName":"g","Description":"named as the SDK does","TagSpecifications":[{"ResourceType":"security-group","Tags":[{"Key":"a","Value":"b"}]}]}}`); status != 200 {
+		t.Errorf("placing a group with the SDK's names: %d %v", status, out)
+	}
 	theirs := types.Filter{Name: awssdk.String("tag:Name"), Values: []string{"theirs"}}
 	id := *ok(l.vpcs(ctx, theirs))[0].VpcId
 	if status, out = ask(t, "POST", base+"/_sim/objects", `{"action":"set","id":"`+id+`","set":{"DNSHostnames":true,"Tags":[{"Key":"Name","Value":"changed"}]}}`); status != 200 {
@@ -358,7 +363,7 @@ func TestControlAPI(t *testing.T) {
 	if _, out = ask(t, "GET", base+"/_sim/objects?kind=vpc&owner=changed", ""); out["total"] != 1.0 {
 		t.Errorf("objects by owner: %v", out)
 	}
-	if _, out = ask(t, "GET", base+"/_sim/residue?owner=changed", ""); out["total"] != 1.0 {
+	if _, out = ask(t, "GET", base+"/_sim/residue?owner=changed", ""); out["total"] != 2.0 { // with the group in it
 		t.Errorf("residue: %v", out)
 	}
 	if status, out = ask(t, "POST", base+"/_sim/objects", `{"action":"delete","id":"`+id+`"}`); status != 200 || out["gone"] != true {
@@ -389,6 +394,7 @@ func TestControlAPI(t *testing.T) {
 		{"POST", "/_sim/objects", `{"action":"delete","id":"vpc-none"}`, "no object"},
 		{"POST", "/_sim/objects", `{"action":"call","cloud":"aws","service":"ec2","operation":"CreateMoon"}`, "no operation"},
 		{"POST", "/_sim/objects", `{"action":"dance"}`, "unknown action"},
+		{"POST", "/_sim/objects", `{"action":"call","cloud":"aws","service":"ec2","operation":"CreateVpc","params":{"CidrBlok":"10.0.0.0/16"}}`, "CidrBlok"},
 		{"POST", "/_sim/clock", `{"step":-1}`, "backwards"},
 		{"GET", "/_sim/requests?colour=red", ``, "colour"},
 		{"GET", "/_sim/residue", ``, "owner"},

@@ -3,6 +3,7 @@ package aws
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"sort"
 	"strconv"
 	"strings"
@@ -367,7 +369,12 @@ func (c *Cloud) Invoke(service, op, account, region string, params map[string]an
 	if err := r.setInput(a, params); err != nil {
 		return nil, err
 	}
-	return run(r)
+	out, err := run(r)
+	if err != nil || a.protocol != ec2Protocol {
+		return out, err
+	}
+	doc, err := documentEC2(reflect.ValueOf(out))
+	return json.RawMessage(doc), err
 }
 
 // breathe lets a moment pass before an answer goes out. The AWS SDK closes a request's body as soon as the answer is there,
