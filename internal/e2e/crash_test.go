@@ -212,14 +212,14 @@ func (s scenario) crash(t *testing.T, p point) {
 // untilCrash waits until the worker has died, or has come through.
 func (r *rig) untilCrash(w *worker) {
 	r.t.Helper()
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for {
 		select {
 		case <-w.crash:
 			return
 		case <-deadline:
 			r.t.Fatalf("the job neither crashed nor ended\n%s", r.history())
-		case <-time.After(3 * time.Millisecond):
+		case <-time.After(10 * time.Millisecond):
 			if !r.get().State().Active() {
 				w.stop()
 				<-w.done

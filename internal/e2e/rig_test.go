@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -70,20 +71,43 @@ func newRig(t testing.TB, o sim.Options) *rig {
 			t.Cleanup(func() { _ = os.RemoveAll(shm) })
 		}
 	}
-	d, err := db.Open(ctx, filepath.Join(dir, "zopday.db"))
+	file := filepath.Join(dir, "zopday.db")
+	empty, err := migrated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, empty, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := db.Open(ctx, file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.Close() })
-	if err := d.Migrate(ctx); err != nil {
-		t.Fatal(err)
-	}
 	client, closeSpaces := spaces.BuiltIn(spaces.NewRegistry(d))
 	t.Cleanup(func() { _ = closeSpaces() })
 	r := &rig{t: t, world: w, url: server.URL, d: d, ledger: ledger.New(d, ledger.Options{}), spaces: client}
 	r.keys.Store("AKIAIOSFODNN7EXAMPLE")
 	return r
 }
+
+// migrated is a database without rows, made once for all rigs.
+var migrated = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "zopday-e2e-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	ctx, file := context.Background(), filepath.Join(dir, "zopday.db")
+	d, err := db.Open(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(d.Migrate(ctx), d.Close()); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(file)
+})
 
 // A worker is a reconciler that can be killed: from then on nothing of it
 // reaches the ledger or the cloud, as if its process were gone.
@@ -202,7 +226,7 @@ func (r *rig) start(prepare ...func(*worker)) *worker {
 	w.stop = stop
 	rec := reconciler.New(reconciler.Config{
 		Ledger: mortal{r.ledger, w}, Clouds: r.clouds(w), Spaces: r.spaces, Log: log,
-		Worker: w.name, Poll: 20 * time.Millisecond, DeadAfter: 2 * time.Second, Observe: -1, Pace: pace,
+		Worker: w.name, Poll: 100 * time.Millisecond, DeadAfter: 2 * time.Second, Observe: -1, Pace: pace,
 	})
 	go func() {
 		defer close(w.done)
@@ -251,7 +275,7 @@ func (r *rig) get() *job.Job {
 // await waits until the job has come to rest, and demands the status.
 func (r *rig) await(want job.Status) *job.Job {
 	r.t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(3 * time.Minute) // a busy machine is no failure
 	for {
 		j := r.get()
 		if !j.State().Active() {
@@ -263,7 +287,7 @@ func (r *rig) await(want job.Status) *job.Job {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("the job is still %s in %s, waiting for %q\n%s", j.State(), j.CurrentStep, j.WaitingFor, r.history())
 		}
-		time.Sleep(3 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
