@@ -249,6 +249,10 @@ func (a *app) showJob(w io.Writer, j *client.Job) {
 	}
 	a.showSteps(w, j)
 	a.showVMs(w, j)
+	a.showControls(w, j)
+	for _, s := range j.Config.InfraConfig.Warnings {
+		fmt.Fprintf(w, "\n%s %s\n", t.paint(yellow, "Warning:"), clean(s))
+	}
 	if len(j.Outputs) > 0 {
 		fmt.Fprintln(w, "\nOutputs")
 		a.showOutputs(w, j.Outputs, "  ")
@@ -292,6 +296,31 @@ func (a *app) showVMs(w io.Writer, j *client.Job) {
 		t.add("  "+vm.Name, string(vm.State), vm.InstanceID, vm.Zone, vm.PrivateIP, health[vm.InstanceID], vm.LastError)
 	}
 	t.write(w, a.tableTerm())
+}
+
+// showControls is the hardening report: how many controls the cloud confirms,
+// and with -o wide or where one is not met, which.
+func (a *app) showControls(w io.Writer, j *client.Job) {
+	report := j.Config.InfraConfig.Report
+	if len(report) == 0 {
+		return
+	}
+	met := 0
+	t := table{head: []string{"", "CONTROL", "NAME", "WANTED", "SEEN"}}
+	for _, c := range report {
+		sign := glyphFailed
+		if c.Met {
+			met++
+			sign = glyphDone
+		}
+		if !c.Met || a.wide() {
+			t.add("  "+a.outTerm.glyph(sign), c.ID, c.Name, c.Wanted, c.Seen)
+		}
+	}
+	fmt.Fprintf(w, "\nHardening: %d of %s read back from the cloud as wanted\n", met, plurals(len(report), "control", "controls"))
+	if len(t.rows) > 0 {
+		t.write(w, a.tableTerm())
+	}
 }
 
 func (a *app) showOutputs(w io.Writer, out map[string]string, indent string) {
