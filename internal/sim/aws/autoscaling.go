@@ -388,7 +388,13 @@ func (s *asgService) describeGroups(c *reqCtx, in *autoscaling.DescribeAutoScali
 		}
 		if ok && c.visible(g.ARN, g.Created, !named, "auto-scaling-group", g.Name, g.tagText()) {
 			c.Touch(name)
-			all = append(all, s.sdkGroup(c.scope(), g))
+			out := s.sdkGroup(c.scope(), g)
+			// The list of instances lags behind those that were launched a moment ago
+			// (https://github.com/hashicorp/terraform-provider-aws/issues/4893).
+			out.Instances = slices.DeleteFunc(out.Instances, func(i types.Instance) bool {
+				return !c.visible(g.ARN+"|"+*i.InstanceId, g.instance(*i.InstanceId).Launched, true, "group-instance", g.Name, *i.InstanceId)
+			})
+			all = append(all, out)
 		}
 	}
 	page, next, err := asgPage(c, all, in.NextToken, in.MaxRecords, 50, 100)

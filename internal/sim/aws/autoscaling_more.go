@@ -34,7 +34,7 @@ func (s *asgService) describeInstances(c *reqCtx, in *autoscaling.DescribeAutoSc
 	for _, name := range sortedKeys(sc.Groups) {
 		g := sc.Groups[name]
 		for _, i := range g.Instances {
-			if len(in.InstanceIds) > 0 && !slices.Contains(in.InstanceIds, i.ID) || !c.visible(g.ARN+"|"+i.ID, i.Launched, true, "auto-scaling-group", g.Name, i.ID) {
+			if len(in.InstanceIds) > 0 && !slices.Contains(in.InstanceIds, i.ID) || !c.visible(g.ARN+"|"+i.ID, i.Launched, true, "group-instance", g.Name, i.ID) {
 				continue
 			}
 			// Here, unlike in DescribeAutoScalingGroups, the health status is in capital letters.

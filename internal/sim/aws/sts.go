@@ -231,6 +231,7 @@ func (s *stsService) getFederationToken(c *reqCtx, in *sts.GetFederationTokenInp
 	seconds := orDefault(in.DurationSeconds, 43200)
 	user := types.FederatedUser{FederatedUserId: new(c.account + ":" + name), Arn: new(arn("sts", "", c.account, "federated-user/"+name))}
 	cred := s.session(c, &STSSession{Account: c.account, ARN: *user.Arn, UserID: *user.FederatedUserId, Expires: c.second().Add(time.Duration(seconds) * time.Second)})
+	//nolint:staticcheck // deprecated in the model, but the service still answers it
 	return &sts.GetFederationTokenOutput{Credentials: cred, FederatedUser: &user, PackedPolicySize: new(int32(0))}, nil
 }
 
