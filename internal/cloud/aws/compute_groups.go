@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	"github.com/zopday/provisioner/internal/cloud/lookup"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
@@ -376,36 +374,3 @@ func vmIngress(lb job.LoadBalancer, from string) []line {
 	}
 	return out
 }
-
-// waited is for how long, in cloud time, this worker has been waiting for
-// something; the first call starts the clock. A crash starts it afresh.
-func waited(r *pipeline.Run, what string) time.Duration {
-	since, ok := r.Recall("since " + what).(time.Time)
-	if !ok {
-		since = r.Now()
-		r.Remember("since "+what, since)
-	}
-	return r.Pace.Cloud(r.Now().Sub(since))
-}
-
-// noLonger stops the clock of waited.
-func noLonger(r *pipeline.Run, what string) { r.Remember("since "+what, nil) }
-
-// visible turns a not-found for something that the job made moments ago into a
-// wait: IAM and EC2 take up to minutes to show a fresh object to each other
-// (failure kind D5). Past the bound the error is what it is.
-func visible(r *pipeline.Run, what string, err error) error {
-	var ce *pipeline.CloudError
-	// Load balancing's word for a group that it does not see yet.
-	unknownGroup := errors.As(err, &ce) && ce.Code == "InvalidSecurityGroup"
-	if !pipeline.Is(err, pipeline.NotFound) && !unknownGroup || r.Mode != pipeline.Apply {
-		return err
-	}
-	if waited(r, what+" visible") > 10*time.Minute {
-		return err
-	}
-	return pipeline.Wait(5*time.Second, "%s: the cloud does not know yet what it depends on (%v)", what, err)
-}
-
-// view gives the context the view of the run's pass.
-func view(ctx context.Context, r *pipeline.Run) context.Context { return lookup.With(ctx, r) }

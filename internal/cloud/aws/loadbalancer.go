@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -100,59 +99,6 @@ func (p *Provider) learnHost(ctx context.Context, r *pipeline.Run) error {
 	}
 	infra.LoadBalancerHost, infra.LoadBalancerZoneID = aws.ToString(l.DNSName), aws.ToString(l.CanonicalHostedZoneId)
 	return nil
-}
-
-// RemoveLoadBalancer removes the load balancer, waits until its interfaces are
-// gone, closes the VMs' group to it again, and removes its group.
-func (p *Provider) RemoveLoadBalancer(ctx context.Context, r *pipeline.Run) error {
-	ctx = view(ctx, r)
-	lb, err := lbSpec(r.Job)
-	if err != nil {
-		return err
-	}
-	x, err := p.loadBalancer(r, lb, true)
-	if err != nil {
-		return err
-	}
-	if err := r.Remove(ctx, x); err != nil {
-		return err
-	}
-	if rec, ok := r.Object(kindSecurityGroup, lbKey); ok && rec.State == job.ObjectCreated {
-		if err := p.releaseGroup(ctx, r, rec.ID); err != nil {
-			return err
-		}
-	}
-	return r.Remove(ctx, p.lbGroup(r, lb))
-}
-
-// releaseGroup waits for the interfaces that a deleted load balancer leaves for
-// a while, then revokes the lines by which the VMs' group lets it in.
-func (p *Provider) releaseGroup(ctx context.Context, r *pipeline.Run, id string) error {
-	left, err := ec2Page[ec2types.NetworkInterface](p.interfacePage).all(ctx, filter("group-id", id))
-	switch {
-	case lacksCall(err):
-		// A cloud without interfaces: the group's deletion tells.
-	case err != nil:
-		return plain(err)
-	case len(left) > 0 && waited(r, "interfaces of "+id) < lingering:
-		var names []string
-		for _, n := range left {
-			names = append(names, describeInterface(n))
-		}
-		return pipeline.Wait(10*time.Second, "the load balancer's interfaces to go: %s", strings.Join(names, ", "))
-	}
-	vms, ok := r.Object(kindSecurityGroup, "vm")
-	if !ok || vms.State != job.ObjectCreated {
-		return nil
-	}
-	g, err := p.securityGroups().Get(ctx, vms.ID)
-	if pipeline.Is(err, pipeline.NotFound) {
-		return nil
-	}
-	if err != nil {
-		return plain(err)
-	}
-	return plain(p.disallow(ctx, vms.ID, ingress, linesTo(linesOf(g.IpPermissions), id)))
 }
 
 // lbGroup is the load balancer's security group: in from its clients on the
@@ -265,16 +211,9 @@ func lbSubnets(r *pipeline.Run, lb job.LoadBalancer) ([]string, error) {
 	return subnets, nil
 }
 
-// loadBalancer is the job's ALB or NLB. CreateLoadBalancer takes no token, but
-// "is idempotent: if you attempt to create multiple load balancers with the
-// same settings, each call succeeds" (its API reference); the name is unique.
-func (p *Provider) loadBalancer(r *pipeline.Run, lb job.LoadBalancer, leaving bool) (pipeline.Resource, error) {
+// lbInput is what a load balancer is made with.
+func lbInput(r *pipeline.Run, lb job.LoadBalancer, lbName string, subnets []string) *elb.CreateLoadBalancerInput {
 	infra := r.Job.Config.InfraConfig
-	subnets, err := lbSubnets(r, lb)
-	if err != nil {
-		return pipeline.Resource{}, err
-	}
-	lbName := name(r, lbKey, 32)
 	in := &elb.CreateLoadBalancerInput{
 		Name: aws.String(lbName), Type: elbtypes.LoadBalancerTypeEnumApplication, Scheme: elbtypes.LoadBalancerSchemeEnumInternetFacing,
 		IpAddressType: elbtypes.IpAddressTypeIpv4, Subnets: subnets, SecurityGroups: []string{infra.LoadBalancerSecurityGroupID},
@@ -286,6 +225,19 @@ func (p *Provider) loadBalancer(r *pipeline.Run, lb job.LoadBalancer, leaving bo
 	if lb.Scheme == job.SchemeInternal {
 		in.Scheme = elbtypes.LoadBalancerSchemeEnumInternal
 	}
+	return in
+}
+
+// loadBalancer is the job's ALB or NLB. CreateLoadBalancer takes no token, but
+// "is idempotent: if you attempt to create multiple load balancers with the
+// same settings, each call succeeds" (its API reference); the name is unique.
+func (p *Provider) loadBalancer(r *pipeline.Run, lb job.LoadBalancer, leaving bool) (pipeline.Resource, error) {
+	subnets, err := lbSubnets(r, lb)
+	if err != nil {
+		return pipeline.Resource{}, err
+	}
+	lbName := name(r, lbKey, 32)
+	in := lbInput(r, lb, lbName, subnets)
 	see := func(ctx context.Context, l elbtypes.LoadBalancer, owner string) (pipeline.Seen, error) {
 		s := lbSeen(l)
 		s.Owner = owner
@@ -369,25 +321,4 @@ func lbSeen(l elbtypes.LoadBalancer) pipeline.Seen {
 		s.Status = pipeline.Broken
 	}
 	return s
-}
-
-// deleteLoadBalancer lifts the deletion protection that every load balancer of
-// a job is made with, then deletes it. The engine only comes here when the
-// deletion was confirmed by name.
-func (p *Provider) deleteLoadBalancer(ctx context.Context, x pipeline.Resource, arn string) error {
-	attrs, err := p.lbAttributes(ctx, arn)
-	if err != nil {
-		return err
-	}
-	if v, listed := attrs[deletionProtection]; v == "true" || !listed {
-		if err := p.setAttributes(ctx, arn, map[string]string{deletionProtection: "false"}); err != nil {
-			return err
-		}
-	}
-	_, err = p.elb.DeleteLoadBalancer(ctx, &elb.DeleteLoadBalancerInput{LoadBalancerArn: aws.String(arn)})
-	var ce *pipeline.CloudError
-	if errors.As(err, &ce) && strings.HasPrefix(ce.Code, "OperationNotPermitted") {
-		return pipeline.Fatal("protected", fmt.Sprintf("%s (%s) cannot be deleted: %s", x, arn, ce.Message), "Somebody has protected it again. Lift that protection there, then retry.").From(err)
-	}
-	return err
 }

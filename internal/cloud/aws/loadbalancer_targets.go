@@ -119,11 +119,9 @@ func (p *Provider) readTargetGroup(ctx context.Context, arn string) (elbtypes.Ta
 	})
 }
 
-// targetGroup is the job's target group. As for load balancers, creating it
-// again with the same settings succeeds and makes nothing.
-func (p *Provider) targetGroup(r *pipeline.Run, lb job.LoadBalancer, leaving bool) pipeline.Resource {
+// targetGroupInput is what a target group is made with.
+func targetGroupInput(r *pipeline.Run, lb job.LoadBalancer, groupName string) *elb.CreateTargetGroupInput {
 	infra := r.Job.Config.InfraConfig
-	groupName := name(r, targetGroupKey, 32)
 	in := &elb.CreateTargetGroupInput{
 		Name: aws.String(groupName), TargetType: elbtypes.TargetTypeEnumInstance, VpcId: aws.String(infra.NetworkID),
 		Protocol: elbtypes.ProtocolEnumHttp, Port: aws.Int32(int32(lb.Port)),
@@ -136,6 +134,14 @@ func (p *Provider) targetGroup(r *pipeline.Run, lb job.LoadBalancer, leaving boo
 	if lb.Type == job.LBTCP {
 		in.Protocol = elbtypes.ProtocolEnumTcp
 	}
+	return in
+}
+
+// targetGroup is the job's target group. As for load balancers, creating it
+// again with the same settings succeeds and makes nothing.
+func (p *Provider) targetGroup(r *pipeline.Run, lb job.LoadBalancer, leaving bool) pipeline.Resource {
+	groupName := name(r, targetGroupKey, 32)
+	in := targetGroupInput(r, lb, groupName)
 	seen := func(g elbtypes.TargetGroup, owner string) pipeline.Seen {
 		return pipeline.Seen{ID: aws.ToString(g.TargetGroupArn), Owner: owner, Status: pipeline.Ready}
 	}
