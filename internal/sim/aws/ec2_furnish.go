@@ -44,7 +44,7 @@ func (e *EC2) furnish(sc *ec2Scope) {
 // pristine is what a fresh scope looks like, as text by ID.
 func (e *EC2) pristine(sc *ec2Scope) map[string][]byte {
 	fresh := &ec2Scope{Account: sc.Account, Region: sc.Region, Vpcs: map[string]*Vpc{}, Subnets: map[string]*Subnet{}, Gateways: map[string]*InternetGateway{},
-		RouteTables: map[string]*RouteTable{}, Groups: map[string]*SecurityGroup{}, Rules: map[string]*SecurityGroupRule{}, Acls: map[string]*NetworkACL{}}
+		RouteTables: map[string]*RouteTable{}, Groups: map[string]*SecurityGroup{}, Rules: map[string]*SecurityGroupRule{}, Acls: map[string]*NetworkACL{}, NextHost: map[string]uint32{}}
 	e.furnish(fresh)
 	out := map[string][]byte{}
 	for _, t := range fresh.all() {
@@ -53,13 +53,8 @@ func (e *EC2) pristine(sc *ec2Scope) map[string][]byte {
 	return out
 }
 
-// plain is an object as text, without what changes by use and means nothing.
+// plain is an object as text.
 func plain(t thing) []byte {
-	if s, ok := t.(*Subnet); ok {
-		c := *s
-		c.NextHost = 0
-		t = &c
-	}
 	b, err := json.Marshal(t)
 	if err != nil {
 		panic(err) // plain data always encodes

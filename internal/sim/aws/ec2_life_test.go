@@ -72,6 +72,7 @@ func TestEnvironmentLife(t *testing.T) {
 	l := newLab(t, atOnce)
 	before := l.world.Snapshot()
 	n := l.build(ctx)
+	withNetwork := l.world.Snapshot()
 	c := l.client
 	data := base64.StdEncoding.EncodeToString([]byte(touchSentinel))
 	lt := *ok(c.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{LaunchTemplateName: awssdk.String("vm-template"), LaunchTemplateData: &types.RequestLaunchTemplateData{
@@ -141,6 +142,11 @@ func TestEnvironmentLife(t *testing.T) {
 	l.step(time.Minute)
 	if gone := l.instance(ctx, id); gone.State.Name != types.InstanceStateNameTerminated || gone.SubnetId != nil || len(gone.BlockDeviceMappings) != 0 {
 		t.Errorf("terminated instance: %+v", gone)
+	}
+	for key, now := range l.world.Snapshot() {
+		if old, was := withNetwork[key]; was && old != now && !strings.Contains(key, "/launch-template/") {
+			t.Errorf("%s differs after its instance is gone (-before +after):\n%s", key, cmp.Diff(old, now))
+		}
 	}
 	ok(c.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateId: &lt}))
 	ok(c.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: &n.group}))

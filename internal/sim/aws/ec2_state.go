@@ -45,6 +45,8 @@ type ec2Scope struct {
 	Defaults    accountDefaults
 	Tokens      map[string]*clientToken
 	Guests      map[string]*guestState // by instance
+	// NextHost is, by subnet, where the search for a free address starts, so that a released one is not given out at once.
+	NextHost map[string]uint32
 }
 
 func (s *ec2Scope) scope() scope { return scope{s.Account, s.Region} }
@@ -129,7 +131,7 @@ func (e *EC2) in(s scope) *ec2Scope {
 		Rules: map[string]*SecurityGroupRule{}, Interfaces: map[string]*NetworkInterface{}, Acls: map[string]*NetworkACL{},
 		Templates: map[string]*LaunchTemplate{}, Instances: map[string]*Instance{}, Volumes: map[string]*Volume{}, Snapshots: map[string]*Snapshot{},
 		Peerings: map[string]*VpcPeering{}, Endpoints: map[string]*VpcEndpoint{}, KeyPairs: map[string]*KeyPair{},
-		Tokens: map[string]*clientToken{}, Guests: map[string]*guestState{},
+		Tokens: map[string]*clientToken{}, Guests: map[string]*guestState{}, NextHost: map[string]uint32{},
 	}
 	e.st.Scopes[s.key()] = sc
 	e.furnish(sc)

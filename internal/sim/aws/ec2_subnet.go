@@ -36,9 +36,6 @@ type Subnet struct {
 	} `ec2:"ipv6CidrBlockAssociationSet"`
 	PrivateDNS privateDNS `ec2:"privateDnsNameOptionsOnLaunch"`
 	meta
-
-	// NextHost is where the search for a free address starts, so that a released address is not given out at once.
-	NextHost uint32
 }
 
 func (s *Subnet) ident() string { return s.SubnetID }
@@ -117,11 +114,13 @@ func (sc *ec2Scope) takeAddress(s *Subnet) (string, error) {
 	size := uint32(1) << (32 - p.Bits())
 	base4 := p.Addr().As4()
 	base := binary.BigEndian.Uint32(base4[:])
+	next := sc.NextHost[s.SubnetID]
 	for range size {
-		host := s.NextHost
-		if s.NextHost++; s.NextHost >= size-1 {
-			s.NextHost = 4
+		host := next
+		if next++; next >= size-1 {
+			next = 4
 		}
+		sc.NextHost[s.SubnetID] = next
 		if host < 4 || host >= size-1 {
 			continue
 		}
@@ -189,7 +188,7 @@ func (e *EC2) createSubnet(r *request, in createSubnetIn) (any, error) {
 func (e *EC2) newSubnet(sc *ec2Scope, v *Vpc, id string, cidr netip.Prefix, z zone, m meta) *Subnet {
 	s := &Subnet{SubnetID: id, Status: "available", OwnerID: sc.Account, VpcID: v.VpcID, CidrBlock: cidr.String(), Zone: z.Name, ZoneID: z.ID,
 		SubnetArn: arn("ec2", sc.Region, sc.Account, "subnet/"+id), PrivateDNS: privateDNS{HostnameType: "ip-name"}, meta: m}
-	s.NextHost = 4 + uint32(e.cloud.World.Fraction("host", id)*float64(int(1)<<(32-cidr.Bits())-6))
+	sc.NextHost[id] = 4 + uint32(e.cloud.World.Fraction("host", id)*float64(int(1)<<(32-cidr.Bits())-6))
 	sc.Subnets[id] = s
 	for _, a := range sc.Acls {
 		if a.VpcID == v.VpcID && a.IsDefault {
@@ -274,6 +273,7 @@ func (e *EC2) deleteSubnet(r *request, in subnetIn) (any, error) {
 
 func (sc *ec2Scope) dropSubnet(id string) {
 	delete(sc.Subnets, id)
+	delete(sc.NextHost, id)
 	for _, t := range sc.RouteTables {
 		kept := t.Associations[:0:0]
 		for _, a := range t.Associations {
