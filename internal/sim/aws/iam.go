@@ -163,6 +163,7 @@ func (s *iamService) operations() map[string]typedOp {
 		"TagUser": op(s.tagUser), "UntagUser": op(s.untagUser), "ListUserTags": op(s.listUserTags),
 		"AttachUserPolicy": op(s.attachUserPolicy), "DetachUserPolicy": op(s.detachUserPolicy),
 		"ListAttachedUserPolicies": op(s.listAttachedUserPolicies), "ListAccountAliases": op(s.listAccountAliases),
+		"PutUserPermissionsBoundary": op(s.putUserBoundary), "DeleteUserPermissionsBoundary": op(s.deleteUserBoundary),
 		"PutUserPolicy": op(s.putUserPolicy), "GetUserPolicy": op(s.getUserPolicy), "DeleteUserPolicy": op(s.deleteUserPolicy),
 		"ListUserPolicies": op(s.listUserPolicies), "ListPolicyVersions": op(s.listPolicyVersions), "ListEntitiesForPolicy": op(s.listEntitiesForPolicy),
 	}

@@ -71,6 +71,7 @@ type IAMUser struct {
 	Tags                []Tag
 	Attached            []IAMAttachment
 	Inline              map[string]string
+	Boundary            string
 }
 
 func newIAMAccount() *IAMAccount {

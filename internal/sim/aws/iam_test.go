@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
 
 	"github.com/zopday/provisioner/internal/sim"
 )
@@ -221,4 +222,39 @@ func TestAssumedRoleIsACaller(t *testing.T) {
 	wantCode(t, err, "ExpiredToken")
 	_, err = caller.AssumeRole(r.ctx(), &sts.AssumeRoleInput{RoleArn: role.Arn, RoleSessionName: awssdk.String("s-1"), DurationSeconds: awssdk.Int32(7200)})
 	wantCode(t, err, "ValidationError")
+}
+
+func TestSessionTags(t *testing.T) {
+	r := newRig(t, immediate)
+	c, caller := iam.NewFromConfig(r.cfg), sts.NewFromConfig(r.cfg)
+	trust := `{"Statement":[{"Effect":"Allow","Principal":{"AWS":"` + testAccount + `"},"Action":["sts:AssumeRole","sts:TagSession"]}]}`
+	plain := strings.Replace(trust, `,"sts:TagSession"`, "", 1)
+	var arns []*string
+	for name, doc := range map[string]string{"a": trust, "b": plain} {
+		arns = append(arns, must(c.CreateRole(r.ctx(), &iam.CreateRoleInput{RoleName: &name, AssumeRolePolicyDocument: &doc}))(t).Role.Arn)
+	}
+	if strings.HasSuffix(*arns[0], "/b") {
+		arns[0], arns[1] = arns[1], arns[0]
+	}
+	tag := func(k string) ststypes.Tag { return ststypes.Tag{Key: &k, Value: awssdk.String("v")} }
+	as := func(client *sts.Client, role *string, transitive []string, tags ...ststypes.Tag) (*sts.AssumeRoleOutput, error) {
+		return client.AssumeRole(r.ctx(), &sts.AssumeRoleInput{RoleArn: role, RoleSessionName: awssdk.String("s-1"), Tags: tags, TransitiveTagKeys: transitive})
+	}
+	_, err := as(caller, arns[0], nil, tag("x"), tag("X"))
+	wantCode(t, err, "InvalidParameterValue")
+	_, err = as(caller, arns[0], []string{"y"}, tag("x"))
+	wantCode(t, err, "InvalidParameterValue")
+	_, err = as(caller, arns[1], nil, tag("x"))
+	wantCode(t, err, "AccessDenied")
+	out := must(as(caller, arns[0], []string{"x"}, tag("x")))(t)
+	cfg := r.cfg.Copy()
+	cfg.Credentials = credentials.NewStaticCredentialsProvider(*out.Credentials.AccessKeyId, *out.Credentials.SecretAccessKey, *out.Credentials.SessionToken)
+	_, err = as(sts.NewFromConfig(cfg), arns[0], nil, tag("X"))
+	wantCode(t, err, "InvalidParameterValue")
+	if !strings.Contains(err.Error(), "conflicts with a transitive tag key from the calling session") {
+		t.Error(err)
+	}
+	if me := must(c.GetUser(r.ctx(), &iam.GetUserInput{}))(t); *me.User.UserName != "operator" {
+		t.Errorf("the calling user is %s", *me.User.UserName)
+	}
 }

@@ -12,13 +12,27 @@ import (
 
 func (s *iamService) user(c *reqCtx, name *string) (*IAMUser, error) {
 	if name == nil {
-		return nil, failMissing("userName")
+		return s.caller(c)
 	}
 	u := s.state.account(c.account).Users[strings.ToLower(*name)]
 	if u == nil || !c.visible(u.ARN, u.Created, false, "user", u.Name, tagValues(u.Tags)) {
 		return nil, fail(404, "NoSuchEntity", "The user with name %s cannot be found.", *name)
 	}
 	return u, nil
+}
+
+// caller is the user who calls, which operations without a user name are about.
+func (s *iamService) caller(c *reqCtx) (*IAMUser, error) {
+	who := c.caller()
+	name, ok := strings.CutPrefix(who.ARN, arn("iam", "", c.account, "user/"))
+	if !ok {
+		return nil, failValidation("Must specify userName when calling with non-User credentials")
+	}
+	if u := s.state.account(c.account).Users[strings.ToLower(name)]; u != nil {
+		return u, nil
+	}
+	// The holders of the configured access keys are there without having been made.
+	return &IAMUser{Name: name, Path: "/", ID: who.UserID, ARN: who.ARN, Created: accountAge, Inline: map[string]string{}}, nil
 }
 
 func (u *IAMUser) sdkUser() types.User {
@@ -43,8 +57,9 @@ func (s *iamService) createUser(c *reqCtx, in *iam.CreateUserInput) (*iam.Create
 	}
 	u := &IAMUser{Name: *in.UserName, Path: path, ID: c.uniqueID("AIDA"), ARN: c.iamARN("user" + path + *in.UserName), Created: c.second(), Tags: tags, Attached: []IAMAttachment{}, Inline: map[string]string{}}
 	a.Users[key] = u
+	u.Boundary = deref(in.PermissionsBoundary)
 	out := u.sdkUser()
-	out.Tags = iamTags(tags)
+	out.Tags, out.PermissionsBoundary = iamTags(tags), boundaryOf(u.Boundary)
 	return &iam.CreateUserOutput{User: &out}, nil
 }
 
@@ -54,7 +69,7 @@ func (s *iamService) getUser(c *reqCtx, in *iam.GetUserInput) (*iam.GetUserOutpu
 		return nil, err
 	}
 	out := u.sdkUser()
-	out.Tags = iamTags(u.Tags)
+	out.Tags, out.PermissionsBoundary = iamTags(u.Tags), boundaryOf(u.Boundary)
 	return &iam.GetUserOutput{User: &out}, nil
 }
 
@@ -210,4 +225,25 @@ func (s *iamService) listUserPolicies(c *reqCtx, in *iam.ListUserPoliciesInput) 
 	}
 	page, marker, err := iamPage(c, sortedKeys(u.Inline), in.Marker, in.MaxItems)
 	return &iam.ListUserPoliciesOutput{PolicyNames: page, IsTruncated: marker != nil, Marker: marker}, err
+}
+
+func (s *iamService) putUserBoundary(c *reqCtx, in *iam.PutUserPermissionsBoundaryInput) (*iam.PutUserPermissionsBoundaryOutput, error) {
+	u, err := s.user(c, in.UserName)
+	if err != nil {
+		return nil, err
+	}
+	if s.policy(c, deref(in.PermissionsBoundary)) == nil {
+		return nil, fail(404, "NoSuchEntity", "Policy %s does not exist or is not attachable.", deref(in.PermissionsBoundary))
+	}
+	u.Boundary = *in.PermissionsBoundary
+	return &iam.PutUserPermissionsBoundaryOutput{}, nil
+}
+
+func (s *iamService) deleteUserBoundary(c *reqCtx, in *iam.DeleteUserPermissionsBoundaryInput) (*iam.DeleteUserPermissionsBoundaryOutput, error) {
+	u, err := s.user(c, in.UserName)
+	if err != nil {
+		return nil, err
+	}
+	u.Boundary = ""
+	return &iam.DeleteUserPermissionsBoundaryOutput{}, nil
 }

@@ -92,7 +92,7 @@ func (s *r53Service) addApex(z *HostedZone) {
 // checkVPC refuses a VPC that is not there, or that has a zone of that name already.
 func (s *r53Service) checkVPC(c *reqCtx, a *R53Account, z *HostedZone, v R53VPC) error {
 	if !s.cloud.vpcExists(scope{c.account, v.Region}, v.ID) {
-		return fail(400, "InvalidVPCId", "The VPC %s in region %s that you specified is invalid or doesn't exist", v.ID, v.Region)
+		return fail(400, "InvalidVPCId", "The VPC ID is invalid.")
 	}
 	for _, other := range a.Zones {
 		if other != z && other.Name == z.Name && slices.Contains(other.VPCs, v) {
@@ -213,7 +213,7 @@ func (s *r53Service) listHostedZonesByName(c *reqCtx, in *route53.ListHostedZone
 func (s *r53Service) listHostedZonesByVPC(c *reqCtx, in *route53.ListHostedZonesByVPCInput) (*route53.ListHostedZonesByVPCOutput, error) {
 	v := R53VPC{deref(in.VPCId), string(in.VPCRegion)}
 	if !s.cloud.vpcExists(scope{c.account, v.Region}, v.ID) {
-		return nil, fail(400, "InvalidVPCId", "The VPC %s in region %s that you specified is invalid or doesn't exist", v.ID, v.Region)
+		return nil, fail(400, "InvalidVPCId", "The VPC ID is invalid.")
 	}
 	a, all := s.state.account(c.account), []types.HostedZoneSummary{}
 	for _, id := range sortedKeys(a.Zones) {

@@ -3,6 +3,7 @@ package aws
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,8 @@ type STSState struct {
 type STSSession struct {
 	Account, ARN, UserID string
 	Expires              time.Time
+	// Transitive are the keys of session tags that stay when another role is taken on from here, in lower case.
+	Transitive []string
 }
 
 // stsService is the AWS Security Token Service.
@@ -157,12 +160,65 @@ func (s *stsService) assumeRole(c *reqCtx, in *sts.AssumeRoleInput) (*sts.Assume
 	if strings.Contains(who.ARN, ":assumed-role/") && seconds > 3600 {
 		return nil, failValidation("The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining")
 	}
+	transitive, err := s.sessionTags(c, role, in)
+	if err != nil {
+		return nil, err
+	}
 	user := types.AssumedRoleUser{
 		AssumedRoleId: new(role.ID + ":" + *in.RoleSessionName),
 		Arn:           new(arn("sts", "", account, "assumed-role/"+role.Name+"/"+*in.RoleSessionName)),
 	}
-	cred := s.session(c, &STSSession{Account: account, ARN: *user.Arn, UserID: *user.AssumedRoleId, Expires: c.second().Add(time.Duration(seconds) * time.Second)})
+	cred := s.session(c, &STSSession{Account: account, ARN: *user.Arn, UserID: *user.AssumedRoleId, Expires: c.second().Add(time.Duration(seconds) * time.Second), Transitive: transitive})
 	return &sts.AssumeRoleOutput{Credentials: cred, AssumedRoleUser: &user}, nil
+}
+
+// sessionTags checks the session tags of a request and answers the transitive ones, those of the calling session included
+// ("Pass session tags in AWS STS", IAM user guide).
+func (s *stsService) sessionTags(c *reqCtx, role *IAMRole, in *sts.AssumeRoleInput) ([]string, error) {
+	var transitive []string
+	if ss := s.state.Sessions[c.Who.AccessKey]; ss != nil {
+		transitive = slices.Clone(ss.Transitive)
+	}
+	if len(in.Tags) > 50 {
+		return nil, failValidation("1 validation error detected: Value at 'tags' failed to satisfy constraint: Member must have length less than or equal to 50")
+	}
+	var keys []string
+	for _, t := range in.Tags {
+		key := strings.ToLower(deref(t.Key))
+		switch {
+		case slices.Contains(keys, key):
+			return nil, fail(400, "InvalidParameterValue", "Duplicate tag keys found. Please note that Tag keys are case insensitive.")
+		case slices.Contains(transitive, key):
+			return nil, fail(400, "InvalidParameterValue", "One of the specified transitive tag keys can't be set because it conflicts with a transitive tag key from the calling session.")
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) > 0 && !role.allows("sts:TagSession") {
+		return nil, fail(403, "AccessDenied", "User: %s is not authorized to perform: sts:TagSession on resource: %s", c.caller().ARN, role.ARN)
+	}
+	for _, k := range in.TransitiveTagKeys {
+		if !slices.Contains(keys, strings.ToLower(k)) {
+			return nil, fail(400, "InvalidParameterValue", "The specified transitive tag key must be included in the requested tags.")
+		}
+		transitive = append(transitive, strings.ToLower(k))
+	}
+	return transitive, nil
+}
+
+// allows says whether the trust policy speaks of an action.
+func (r *IAMRole) allows(action string) bool {
+	p, err := parsePolicy(r.Trust)
+	if err != nil {
+		return false
+	}
+	for _, st := range p.Statement {
+		for _, a := range st.Action {
+			if st.Effect == "Allow" && (a == action || a == "sts:*" || a == "*") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // session gives out temporary credentials.
