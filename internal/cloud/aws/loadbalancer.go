@@ -168,7 +168,11 @@ func (p *Provider) elbOwners(ctx context.Context, arns ...string) (map[string]st
 	owners := map[string]string{}
 	for part := range slices.Chunk(arns, 20) { // DescribeTags takes 20
 		out, err := lookup.Once(ctx, "elbv2 tags "+strings.Join(part, " "), func(ctx context.Context) (*elb.DescribeTagsOutput, error) {
-			return p.elb.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: part})
+			out, err := p.elb.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: part})
+			if lacksCall(err) {
+				return &elb.DescribeTagsOutput{}, nil // then nobody's mark is known
+			}
+			return out, err
 		})
 		if err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,10 @@ func (p *Provider) RemoveLoadBalancer(ctx context.Context, r *pipeline.Run) erro
 // a while, then revokes the lines by which the VMs' group lets it in.
 func (p *Provider) releaseGroup(ctx context.Context, r *pipeline.Run, id string) error {
 	left, err := ec2Page[ec2types.NetworkInterface](p.interfacePage).all(ctx, filter("group-id", id))
+	// Not every endpoint heeds the filter.
+	left = slices.DeleteFunc(left, func(n ec2types.NetworkInterface) bool {
+		return !slices.ContainsFunc(n.Groups, func(g ec2types.GroupIdentifier) bool { return aws.ToString(g.GroupId) == id })
+	})
 	switch {
 	case lacksCall(err):
 		// A cloud without interfaces: the group's deletion tells.
