@@ -2,6 +2,7 @@ package aws
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/sim"
 )
 
@@ -224,6 +226,41 @@ func TestLoadBalancerFails(t *testing.T) {
 	g.asAsked()
 	g.teardown()
 	g.equal(before)
+}
+
+// Interfaces of a deleted load balancer that stay for three quarters of an hour
+// are waited out, by whichever worker, and named meanwhile (E4, E5).
+func TestLoadBalancerLingers(t *testing.T) {
+	t.Parallel()
+	g := newVMs(t, sim.Options{}, fixedLBSpec)
+	before := g.world.Snapshot()
+	if err := g.try(false, g.built()...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.world.PatchObject(g.infra().LoadBalancerID, json.RawMessage(`{"LingerSeconds":2700}`)); err != nil {
+		t.Fatal(err)
+	}
+	start := g.world.Clock.Now()
+	g.another()
+	g.until(true, g.p.RemoveRecord, g.p.RemoveListener, g.p.RemoveTargetGroup)
+	for g.world.Clock.Now().Sub(start) < 20*minute {
+		r := g.run(pipeline.Apply)
+		r.Down = true
+		err := g.p.RemoveLoadBalancer(anything(t.Context()), r)
+		var wait *pipeline.WaitError
+		if !errors.As(err, &wait) {
+			t.Fatalf("after %s: %v", g.world.Clock.Now().Sub(start), err)
+		}
+		if g.world.Clock.Now().Sub(start) > minute && !strings.Contains(wait.For, "ELB app/shop-prod-lb-") {
+			t.Errorf("it does not say what it waits for: %s", wait.For)
+		}
+		g.world.Step(wait.After)
+	}
+	g.all(true, g.gone()...)
+	g.equal(before)
+	if took := g.world.Clock.Now().Sub(start); took < 45*minute || took > 60*minute {
+		t.Errorf("the teardown took %s", took)
+	}
 }
 
 // A VM that ends while it boots shows why, and one retry makes another.
