@@ -113,12 +113,12 @@ apt() {
 		cat "$RUN/apt.out"
 		[ "$rc" -ne 0 ] || return 0
 		if grep -Eq 'Could not get lock|Unable to (acquire|lock)' "$RUN/apt.out"; then
-			if [ "$(now)" -lt "$patience" ]; then
-				sleep "$ZOP_PAUSE"
-				continue
+			if [ "$(now)" -ge "$patience" ]; then
+				reason="package lock still held after $ZOP_LOCK_WAIT s"
+				return "$rc"
 			fi
-			reason="package lock still held after $ZOP_LOCK_WAIT s"
-			return "$rc"
+			sleep "$ZOP_PAUSE"
+			continue
 		fi
 		say "try $try of $ZOP_TRIES: exit $rc: apt-get $*"
 		[ "$try" -lt "$ZOP_TRIES" ] || return "$rc"
