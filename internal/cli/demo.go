@@ -18,14 +18,11 @@ import (
 )
 
 // A tally is what a demo ends with.
-type tally struct{ created, removed, kept, left int }
-
-func (t tally) String() string {
-	return fmt.Sprintf("RECEIPT created=%d removed=%d kept=%d left=%d", t.created, t.removed, t.kept, t.left)
-}
 
 // demoToken is the token of a demo's own server, which nobody else can reach
+
 // in time: it is drawn anew for each.
+
 func demoToken() string { return "demo-" + client.NewKey() }
 
 func (a *app) demoCmd() *cobra.Command {
@@ -75,6 +72,7 @@ simulated account is afterwards as it was before.
 }
 
 // exampleFiles are the job files of a directory.
+
 func exampleFiles(dir string) ([]string, error) {
 	all, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
@@ -90,6 +88,7 @@ func exampleFiles(dir string) ([]string, error) {
 }
 
 // demos runs each file in a sandbox of its own and adds the tallies up.
+
 func (a *app) demos(ctx context.Context, files, sets []string, so SimOptions) error {
 	docs, err := a.readDocuments(files, sets)
 	if err != nil {
@@ -134,12 +133,15 @@ func (a *app) demos(ctx context.Context, files, sets []string, so SimOptions) er
 }
 
 // sandboxGone is a demo that Ctrl-C ended.
+
 type sandboxGone struct{}
 
 func (*sandboxGone) Error() string { return "interrupted; the sandbox and everything in it is gone" }
+
 func (*sandboxGone) exitCode() int { return exitInterrupted }
 
 // tell is a line of the demo's own story: its result.
+
 func (a *app) tell(format string, args ...any) {
 	fmt.Fprintln(a.stdout, a.outTerm.text(fmt.Sprintf(format, args...)))
 }
@@ -149,6 +151,7 @@ func (a *app) chapter(format string, args ...any) {
 }
 
 // A stage is one demo's sandbox.
+
 type stage struct {
 	sim    Simulation
 	client *client.Client
@@ -185,7 +188,9 @@ func (a *app) demo(ctx context.Context, d document, so SimOptions) (t tally, err
 }
 
 // raise starts a simulated cloud with what has to exist beforehand, and a
+
 // server of its own beside it.
+
 func (a *app) raise(ctx context.Context, d *document, so SimOptions) (*stage, func() error, error) {
 	so.Control, so.AWS = "127.0.0.1:0", "127.0.0.1:0"
 	s, err := a.simulate(ctx, so)
@@ -266,6 +271,7 @@ func (a *app) demoCreate(ctx context.Context, st *stage, d document) (client.Job
 }
 
 // showSink is how a demo shows a job: that is its result.
+
 func (a *app) showSink() sink {
 	if a.outTerm.tty {
 		return &liveSink{screen: screen{w: a.stdout, term: a.outTerm}, now: a.now, ctrlC: "Ctrl-C ends the demo"}
@@ -274,13 +280,17 @@ func (a *app) showSink() sink {
 }
 
 // A notTheSame is a repetition that was none.
+
 type notTheSame struct{ what string }
 
 func (e *notTheSame) Error() string { return "the same again: " + e.what }
 
 // demoAgain asks for the same again: the comparison with the cloud must find
+
 // nothing, and the simulation's books no call that changes anything. A second
+
 // job of the same name must be refused.
+
 func (a *app) demoAgain(ctx context.Context, st *stage, d document, j client.Job) error {
 	a.chapter("The same again")
 	mark := st.sim.Mark()
@@ -312,6 +322,7 @@ func (a *app) demoAgain(ctx context.Context, st *stage, d document, j client.Job
 }
 
 // demoEnd tears the job down and draws up the receipt.
+
 func (a *app) demoEnd(ctx context.Context, st *stage, j client.Job) (tally, error) {
 	var t tally
 	a.chapter("Tear down %s", j.Name)
@@ -342,79 +353,11 @@ func (a *app) demoEnd(ctx context.Context, st *stage, j client.Job) (tally, erro
 }
 
 // A notBalanced is a receipt that does not add up.
-type notBalanced struct{ what string }
-
-func (e *notBalanced) Error() string { return "the receipt does not add up: " + e.what }
 
 // balance compares the whole simulated account before and after, and with the
+
 // receipt: nothing may be left but what was kept on purpose, and nothing that
+
 // was there before may have been touched.
-func (a *app) balance(st *stage, owner string, r client.Receipt) (tally, error) {
-	t := tally{created: r.Created, removed: r.Removed, kept: r.Kept}
-	after := st.sim.Snapshot()
-	kept := map[string]bool{}
-	for _, o := range r.Objects {
-		if o.State == job.ObjectKept {
-			kept[o.ID] = true
-		}
-	}
-	var amiss []string
-	for _, k := range sortedKeys(after) {
-		id := k[strings.LastIndex(k, "/")+1:]
-		switch was, ok := st.before[k]; {
-		case !ok && !kept[id]:
-			amiss = append(amiss, "left over: "+k)
-			t.left++
-		case ok && was != after[k]:
-			amiss = append(amiss, "changed: "+k+": "+firstChange(was, after[k]))
-			t.left++
-		}
-	}
-	for _, k := range sortedKeys(st.before) {
-		if _, ok := after[k]; !ok {
-			amiss = append(amiss, "gone, and it was there before: "+k)
-			t.left++
-		}
-	}
-	for _, o := range st.sim.Residue(owner) {
-		if id := o[strings.LastIndex(o, " ")+1:]; !kept[id] {
-			amiss = append(amiss, "carries this job's mark: "+o)
-		}
-	}
-	if r.Left == nil {
-		amiss = append(amiss, "the server could not say what is left")
-	} else {
-		t.left = max(t.left, *r.Left)
-	}
-	if len(amiss) == 0 {
-		a.tell("\nThe whole simulated account compared, before %s, after %s:\nno difference that was not asked for.", plurals(len(st.before), "object", "objects"), plurals(len(after), "object", "objects"))
-	}
-	for _, s := range amiss {
-		a.tell("  %s", clean(s))
-	}
-	switch {
-	case len(amiss) > 0 || t.left > 0:
-		return t, &notBalanced{plurals(max(len(amiss), t.left), "thing is", "things are") + " not as before"}
-	case t.created != t.removed+t.kept:
-		return t, &notBalanced{t.String()}
-	}
-	return t, nil
-}
 
 // firstChange is the first line in which two texts differ.
-func firstChange(before, after string) string {
-	was, is := strings.Split(before, "\n"), strings.Split(after, "\n")
-	for i := range max(len(was), len(is)) {
-		a, b := "(nothing)", "(nothing)"
-		if i < len(was) {
-			a = strings.TrimSpace(was[i])
-		}
-		if i < len(is) {
-			b = strings.TrimSpace(is[i])
-		}
-		if a != b {
-			return a + " became " + b
-		}
-	}
-	return "not in a way that shows"
-}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/zopday/provisioner/internal/client"
+	"github.com/zopday/provisioner/internal/job"
+)
+
+type tally struct{ created, removed, kept, left int }
+
+func (t tally) String() string {
+	return fmt.Sprintf("RECEIPT created=%d removed=%d kept=%d left=%d", t.created, t.removed, t.kept, t.left)
+}
+
+type notBalanced struct{ what string }
+
+func (e *notBalanced) Error() string { return "the receipt does not add up: " + e.what }
+
+func (a *app) balance(st *stage, owner string, r client.Receipt) (tally, error) {
+	t := tally{created: r.Created, removed: r.Removed, kept: r.Kept}
+	after := st.sim.Snapshot()
+	kept := map[string]bool{}
+	for _, o := range r.Objects {
+		if o.State == job.ObjectKept {
+			kept[o.ID] = true
+		}
+	}
+	var amiss []string
+	for _, k := range sortedKeys(after) {
+		id := k[strings.LastIndex(k, "/")+1:]
+		switch was, ok := st.before[k]; {
+		case !ok && !kept[id]:
+			amiss = append(amiss, "left over: "+k)
+			t.left++
+		case ok && was != after[k]:
+			amiss = append(amiss, "changed: "+k+": "+firstChange(was, after[k]))
+			t.left++
+		}
+	}
+	for _, k := range sortedKeys(st.before) {
+		if _, ok := after[k]; !ok {
+			amiss = append(amiss, "gone, and it was there before: "+k)
+			t.left++
+		}
+	}
+	for _, o := range st.sim.Residue(owner) {
+		if id := o[strings.LastIndex(o, " ")+1:]; !kept[id] {
+			amiss = append(amiss, "carries this job's mark: "+o)
+		}
+	}
+	if r.Left == nil {
+		amiss = append(amiss, "the server could not say what is left")
+	} else {
+		t.left = max(t.left, *r.Left)
+	}
+	if len(amiss) == 0 {
+		a.tell("\nThe whole simulated account compared, before %s, after %s:\nno difference that was not asked for.", plurals(len(st.before), "object", "objects"), plurals(len(after), "object", "objects"))
+	}
+	for _, s := range amiss {
+		a.tell("  %s", clean(s))
+	}
+	switch {
+	case len(amiss) > 0 || t.left > 0:
+		return t, &notBalanced{plurals(max(len(amiss), t.left), "thing is", "things are") + " not as before"}
+	case t.created != t.removed+t.kept:
+		return t, &notBalanced{t.String()}
+	}
+	return t, nil
+}
+
+func firstChange(before, after string) string {
+	was, is := strings.Split(before, "\n"), strings.Split(after, "\n")
+	for i := range max(len(was), len(is)) {
+		a, b := "(nothing)", "(nothing)"
+		if i < len(was) {
+			a = strings.TrimSpace(was[i])
+		}
+		if i < len(is) {
+			b = strings.TrimSpace(is[i])
+		}
+		if a != b {
+			return a + " became " + b
+		}
+	}
+	return "not in a way that shows"
+}
