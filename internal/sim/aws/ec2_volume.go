@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/zopday/provisioner/internal/sim"
 )
 
 type attachVolumeIn struct {
@@ -215,5 +217,152 @@ func (e *EC2) deleteSnapshot(r *request, in snapshotIn) (any, error) {
 		return nil, noSnapshot(in.SnapshotID)
 	}
 	delete(sc.Snapshots, in.SnapshotID)
+	return returned{true}, nil
+}
+
+type volumeAttachment struct {
+	VolumeID   string    `ec2:"volumeId"`
+	InstanceID string    `ec2:"instanceId"`
+	Device     string    `ec2:"device"`
+	State      string    `ec2:"status"`
+	AttachTime time.Time `ec2:"attachTime"`
+	Delete     bool      `ec2:"deleteOnTermination"`
+}
+
+// Volume is a disk.
+type Volume struct {
+	VolumeID    string             `ec2:"volumeId"`
+	Size        int                `ec2:"size"`
+	SnapshotID  string             `ec2:"snapshotId"`
+	Zone        string             `ec2:"availabilityZone"`
+	ZoneID      string             `ec2:"availabilityZoneId"`
+	Status      string             `ec2:"status"`
+	CreateTime  time.Time          `ec2:"createTime"`
+	Attachments []volumeAttachment `ec2:"attachmentSet"`
+	Type        string             `ec2:"volumeType"`
+	Iops        int                `ec2:"iops,omitempty"`
+	Throughput  int                `ec2:"throughput,omitempty"`
+	Encrypted   bool               `ec2:"encrypted"`
+	KmsKeyID    string             `ec2:"kmsKeyId,omitempty"`
+	MultiAttach bool               `ec2:"multiAttachEnabled"`
+	Operator    operator           `ec2:"operator"`
+	meta
+}
+
+func (v *Volume) ident() string { return v.VolumeID }
+func (v *Volume) kind() string  { return "volume" }
+func (v *Volume) placed() place {
+	var parents []string
+	for _, a := range v.Attachments {
+		parents = append(parents, a.InstanceID)
+	}
+	return place{v.Status, parents, false}
+}
+
+func (v *Volume) attr(name string) ([]string, bool) {
+	var a volumeAttachment
+	if len(v.Attachments) > 0 {
+		a = v.Attachments[0]
+	}
+	m := map[string]string{"volume-id": v.VolumeID, "status": v.Status, "size": fmt.Sprint(v.Size), "snapshot-id": v.SnapshotID, "availability-zone": v.Zone,
+		"volume-type": v.Type, "encrypted": fmt.Sprint(v.Encrypted), "attachment.instance-id": a.InstanceID, "attachment.device": a.Device,
+		"attachment.status": a.State, "attachment.delete-on-termination": fmt.Sprint(a.Delete), "multi-attach-enabled": fmt.Sprint(v.MultiAttach)}
+	s, ok := m[name]
+	return []string{s}, ok
+}
+
+func (e *EC2) newVolume(sc *ec2Scope, ebs *launchEbs, s *Subnet, tags []Tag) *Volume {
+	v := &Volume{VolumeID: e.cloud.hex17("vol-"), SnapshotID: ebs.SnapshotID, Zone: s.Zone, ZoneID: s.ZoneID, Status: "creating", Type: textOr(ebs.Type, "gp2"),
+		Encrypted: ebs.Encrypted != nil && *ebs.Encrypted || ebs.KmsKeyID != "" || sc.Defaults.Encrypt, Size: 8, meta: e.fresh(tags)}
+	v.CreateTime = v.Created
+	if ebs.Size != nil {
+		v.Size = *ebs.Size
+	}
+	switch v.Type {
+	case "gp3":
+		v.Iops, v.Throughput = 3000, 125
+	case "gp2":
+		v.Iops = max(100, 3*v.Size)
+	}
+	if ebs.Iops != nil {
+		v.Iops = *ebs.Iops
+	}
+	if ebs.Throughput != nil {
+		v.Throughput = *ebs.Throughput
+	}
+	if v.Encrypted {
+		v.KmsKeyID = e.diskKey(sc, ebs.KmsKeyID)
+	}
+	sc.Volumes[v.VolumeID] = v
+	return v
+}
+
+// uuidFrom makes a UUID that is always the same for the same text: the account's default key for disks.
+func uuidFrom(w *sim.World, text string) string {
+	h := fmt.Sprintf("%014x%014x%04x", int64(w.Fraction("a", text)*(1<<52)), int64(w.Fraction("b", text)*(1<<52)), int64(w.Fraction("c", text)*(1<<16)))
+	return h[:8] + "-" + h[8:12] + "-4" + h[13:16] + "-a" + h[17:20] + "-" + h[20:32]
+}
+
+type describeVolumesIn struct {
+	VolumeID []string `q:"VolumeId"`
+	page
+}
+
+func (e *EC2) describeVolumes(r *request, in describeVolumesIn) (any, error) {
+	found, err := find(e, r, e.in(r.scope()).Volumes, in.VolumeID, in.Filter, noVolume)
+	if err != nil {
+		return nil, err
+	}
+	items, next, err := paginate(e.cloud, r, found, in.page, 5, 1000)
+	return struct {
+		Volumes []*Volume `ec2:"volumeSet"`
+		Next    string    `ec2:"nextToken,omitempty"`
+	}{items, next}, err
+}
+
+type createVolumeIn struct {
+	launchEbs
+	AvailabilityZone string
+	Size             *int
+	TagSpecification []tagSpec
+	ClientToken      string
+}
+
+func (e *EC2) createVolume(r *request, in createVolumeIn) (any, error) {
+	sc := e.in(r.scope())
+	tags, err := tagsFor(in.TagSpecification, "volume")
+	if err != nil {
+		return nil, err
+	}
+	if in.AvailabilityZone == "" {
+		return nil, missing("AvailabilityZone")
+	}
+	z, err := e.zoneFor(sc.Region, in.AvailabilityZone, "", "")
+	if err != nil {
+		return nil, err
+	}
+	if in.Size != nil {
+		in.launchEbs.Size = in.Size
+	}
+	v := e.newVolume(sc, &in.launchEbs, &Subnet{Zone: z.Name, ZoneID: z.ID}, tags)
+	e.later(sc, 2*time.Second, v.VolumeID, "available")
+	r.Make(v.VolumeID)
+	return *v, nil
+}
+
+type volumeIn struct {
+	VolumeID string `q:"VolumeId"`
+}
+
+func (e *EC2) deleteVolume(r *request, in volumeIn) (any, error) {
+	sc := e.in(r.scope())
+	v := sc.Volumes[in.VolumeID]
+	if v == nil {
+		return nil, noVolume(in.VolumeID)
+	}
+	if i := slices.IndexFunc(v.Attachments, func(volumeAttachment) bool { return true }); i >= 0 {
+		return nil, refuse("VolumeInUse", "Volume %s is currently attached to %s", v.VolumeID, v.Attachments[i].InstanceID)
+	}
+	delete(sc.Volumes, v.VolumeID)
 	return returned{true}, nil
 }
