@@ -8,16 +8,21 @@ import (
 	"github.com/zopday/provisioner/internal/job"
 )
 
+// A tally is what a demo ends with.
 type tally struct{ created, removed, kept, left int }
 
 func (t tally) String() string {
 	return fmt.Sprintf("RECEIPT created=%d removed=%d kept=%d left=%d", t.created, t.removed, t.kept, t.left)
 }
 
+// A notBalanced is a receipt that does not add up.
 type notBalanced struct{ what string }
 
 func (e *notBalanced) Error() string { return "the receipt does not add up: " + e.what }
 
+// balance compares the whole simulated account before and after, and with the
+// receipt: nothing may be left but what was kept on purpose, and nothing that
+// was there before may have been touched.
 func (a *app) balance(st *stage, owner string, r client.Receipt) (tally, error) {
 	t := tally{created: r.Created, removed: r.Removed, kept: r.Kept}
 	after := st.sim.Snapshot()
@@ -70,6 +75,7 @@ func (a *app) balance(st *stage, owner string, r client.Receipt) (tally, error) 
 	return t, nil
 }
 
+// firstChange is the first line in which two texts differ.
 func firstChange(before, after string) string {
 	was, is := strings.Split(before, "\n"), strings.Split(after, "\n")
 	for i := range max(len(was), len(is)) {

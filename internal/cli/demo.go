@@ -17,12 +17,8 @@ import (
 	"github.com/zopday/provisioner/internal/job"
 )
 
-// A tally is what a demo ends with.
-
 // demoToken is the token of a demo's own server, which nobody else can reach
-
 // in time: it is drawn anew for each.
-
 func demoToken() string { return "demo-" + client.NewKey() }
 
 func (a *app) demoCmd() *cobra.Command {
@@ -72,7 +68,6 @@ simulated account is afterwards as it was before.
 }
 
 // exampleFiles are the job files of a directory.
-
 func exampleFiles(dir string) ([]string, error) {
 	all, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
@@ -88,7 +83,6 @@ func exampleFiles(dir string) ([]string, error) {
 }
 
 // demos runs each file in a sandbox of its own and adds the tallies up.
-
 func (a *app) demos(ctx context.Context, files, sets []string, so SimOptions) error {
 	docs, err := a.readDocuments(files, sets)
 	if err != nil {
@@ -133,7 +127,6 @@ func (a *app) demos(ctx context.Context, files, sets []string, so SimOptions) er
 }
 
 // sandboxGone is a demo that Ctrl-C ended.
-
 type sandboxGone struct{}
 
 func (*sandboxGone) Error() string { return "interrupted; the sandbox and everything in it is gone" }
@@ -141,7 +134,6 @@ func (*sandboxGone) Error() string { return "interrupted; the sandbox and everyt
 func (*sandboxGone) exitCode() int { return exitInterrupted }
 
 // tell is a line of the demo's own story: its result.
-
 func (a *app) tell(format string, args ...any) {
 	fmt.Fprintln(a.stdout, a.outTerm.text(fmt.Sprintf(format, args...)))
 }
@@ -151,7 +143,6 @@ func (a *app) chapter(format string, args ...any) {
 }
 
 // A stage is one demo's sandbox.
-
 type stage struct {
 	sim    Simulation
 	client *client.Client
@@ -188,9 +179,7 @@ func (a *app) demo(ctx context.Context, d document, so SimOptions) (t tally, err
 }
 
 // raise starts a simulated cloud with what has to exist beforehand, and a
-
 // server of its own beside it.
-
 func (a *app) raise(ctx context.Context, d *document, so SimOptions) (*stage, func() error, error) {
 	so.Control, so.AWS = "127.0.0.1:0", "127.0.0.1:0"
 	s, err := a.simulate(ctx, so)
@@ -271,7 +260,6 @@ func (a *app) demoCreate(ctx context.Context, st *stage, d document) (client.Job
 }
 
 // showSink is how a demo shows a job: that is its result.
-
 func (a *app) showSink() sink {
 	if a.outTerm.tty {
 		return &liveSink{screen: screen{w: a.stdout, term: a.outTerm}, now: a.now, ctrlC: "Ctrl-C ends the demo"}
@@ -280,17 +268,13 @@ func (a *app) showSink() sink {
 }
 
 // A notTheSame is a repetition that was none.
-
 type notTheSame struct{ what string }
 
 func (e *notTheSame) Error() string { return "the same again: " + e.what }
 
 // demoAgain asks for the same again: the comparison with the cloud must find
-
 // nothing, and the simulation's books no call that changes anything. A second
-
 // job of the same name must be refused.
-
 func (a *app) demoAgain(ctx context.Context, st *stage, d document, j client.Job) error {
 	a.chapter("The same again")
 	mark := st.sim.Mark()
@@ -322,7 +306,6 @@ func (a *app) demoAgain(ctx context.Context, st *stage, d document, j client.Job
 }
 
 // demoEnd tears the job down and draws up the receipt.
-
 func (a *app) demoEnd(ctx context.Context, st *stage, j client.Job) (tally, error) {
 	var t tally
 	a.chapter("Tear down %s", j.Name)
@@ -351,13 +334,3 @@ func (a *app) demoEnd(ctx context.Context, st *stage, j client.Job) (tally, erro
 	t, err = a.balance(st, j.ID, r)
 	return t, errors.Join(failed, err)
 }
-
-// A notBalanced is a receipt that does not add up.
-
-// balance compares the whole simulated account before and after, and with the
-
-// receipt: nothing may be left but what was kept on purpose, and nothing that
-
-// was there before may have been touched.
-
-// firstChange is the first line in which two texts differ.

@@ -31,7 +31,6 @@ A JOB is an ID, the beginning of one that fits one job only, or a name.`
 }
 
 // jobCmd is a command on one job: it resolves the job and hands it on.
-
 func (a *app) jobCmd(use, short, example string, run func(ctx context.Context, c *client.Client, j client.Job, resp *client.Response) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " JOB", Short: short, Long: withExamples(short, example), Args: args(1, 1, "a job: its ID, the beginning of it, or its name"),
@@ -60,7 +59,6 @@ func withExamples(short, example string) string {
 }
 
 // resolve finds the job that a person means.
-
 func (a *app) resolve(ctx context.Context, c *client.Client, ref string) (*client.Response, client.Job, error) {
 	if ref == "" {
 		return nil, client.Job{}, usagef("a job's ID or name cannot be empty")
@@ -139,7 +137,6 @@ func (a *app) jobsList() *cobra.Command {
 }
 
 // moment is a time as the API takes it, given as one or as how long ago.
-
 func moment(s string, now time.Time) (string, error) {
 	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
 		return now.Add(-d).UTC().Format(time.RFC3339), nil
@@ -224,16 +221,7 @@ func (a *app) jobTable(w io.Writer, jobs []client.Job) {
 	t.write(w, a.tableTerm())
 }
 
-// showJob is one job for a person.
-
-// showControls is the hardening report: how many controls the cloud confirms,
-
-// and with -o wide or where one is not met, which.
-
-// notThere is something that does not exist.
-
 // completeJobs offers the jobs there are, within a second and silently.
-
 func (a *app) completeJobs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -59,7 +59,6 @@ func (a *app) jobsCreate() *cobra.Command {
 }
 
 // createAll makes the jobs one after another, and watches them afterwards.
-
 func (a *app) createAll(ctx context.Context, c *client.Client, docs []document, draft, wait bool, key string) error {
 	var made []client.Job
 	var answers []*client.Response
@@ -102,9 +101,7 @@ func (a *app) createAll(ctx context.Context, c *client.Client, docs []document, 
 }
 
 // printMade is the result of a create: the ID, and on the side where to look
-
 // and what to type next.
-
 func (a *app) printMade(ctx context.Context, c *client.Client, resp *client.Response, j *client.Job) error {
 	if err := a.print(resp, func(w io.Writer) {
 		if a.cfg.Quiet.yes() {
@@ -127,9 +124,7 @@ func (a *app) printMade(ctx context.Context, c *client.Client, resp *client.Resp
 }
 
 // page is where a browser shows a job: its page, or on a server without pages
-
 // the job itself.
-
 func (a *app) page(ctx context.Context, c *client.Client, id string) string {
 	rctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -140,9 +135,7 @@ func (a *app) page(ctx context.Context, c *client.Client, id string) string {
 }
 
 // waitAndPrint follows a job and prints what became of it: the API's body of
-
 // the finished job for programs, its outputs for a person.
-
 func (a *app) waitAndPrint(ctx context.Context, c *client.Client, j client.Job, since int64, _ *client.Response) error {
 	last, err := a.wait(ctx, c, j, since, false)
 	if err != nil {
@@ -165,9 +158,7 @@ func (a *app) waitAndPrint(ctx context.Context, c *client.Client, j client.Job, 
 }
 
 // lastSeq is the number of the newest event of a job, so that a watch of what
-
 // was just asked for does not tell the whole history first.
-
 func (a *app) lastSeq(ctx context.Context, c *client.Client, id string) int64 {
 	rctx, cancel := a.request(ctx)
 	defer cancel()
@@ -195,7 +186,6 @@ func waitFlag(cmd *cobra.Command, wait *bool) {
 }
 
 // act asks for something on a job, and follows it or says how to.
-
 func (a *app) act(ctx context.Context, c *client.Client, j client.Job, wait bool, do func(context.Context) (*client.Response, client.Job, error)) error {
 	var since int64
 	if wait {
@@ -270,8 +260,6 @@ func (a *app) jobsUpdate() *cobra.Command {
 	cmd.Flags().StringVar(&f.ifMatch, "if-match", "", "only if the job still has this `ETag`")
 	return cmd
 }
-
-// loadBalancer reads what an attach may bring; nil leaves the defaults.
 
 func or(alts ...string) string {
 	for _, s := range alts {

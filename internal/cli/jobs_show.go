@@ -20,6 +20,7 @@ func (a *app) jobsGet() *cobra.Command {
 		})
 }
 
+// showJob is one job for a person.
 func (a *app) showJob(w io.Writer, j *client.Job) {
 	t, now := a.outTerm, a.now()
 	sign, word, p := t.badge(j)
@@ -87,6 +88,8 @@ func (a *app) showVMs(w io.Writer, j *client.Job) {
 	t.write(w, a.tableTerm())
 }
 
+// showControls is the hardening report: how many controls the cloud confirms,
+// and with -o wide or where one is not met, which.
 func (a *app) showControls(w io.Writer, j *client.Job) {
 	report := j.Config.InfraConfig.Report
 	if len(report) == 0 {
@@ -163,6 +166,7 @@ func (a *app) jobsOutputs() *cobra.Command {
 	return cmd
 }
 
+// notThere is something that does not exist.
 type notThere struct{ what, hint string }
 
 func (e *notThere) Error() string { return e.what }

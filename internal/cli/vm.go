@@ -101,6 +101,7 @@ func (a *app) vmOp(ctx context.Context, ref string, op job.VMOp, f vmOpFlags) er
 	})
 }
 
+// loadBalancer reads what an attach may bring; nil leaves the defaults.
 func (a *app) loadBalancer(f vmOpFlags) (map[string]any, error) {
 	if len(f.files) == 0 && len(f.sets) == 0 {
 		return nil, nil
