@@ -22,19 +22,31 @@ func (p *Provider) RefreshVMs(ctx context.Context, j *job.Job) error {
 	infra := &j.Config.InfraConfig
 	if infra.ScalingGroupID != "" {
 		g, err := p.readScalingGroup(ctx, infra.ScalingGroupID)
-		if err != nil {
+		switch {
+		case err == nil:
+			return p.refreshMembers(ctx, j, g)
+		case !pipeline.Is(err, pipeline.NotFound):
 			return plain(err)
 		}
-		vms, _, err := p.groupVMs(ctx, infra.VMs, g)
-		if err != nil {
-			return err
-		}
-		for i := range vms {
-			judgeMember(&vms[i], g, !j.Owns())
-		}
-		infra.VMs = vms
-		return nil
+		// Without its group, what is left of it are VMs as any others.
 	}
+	return p.refreshFixed(ctx, j)
+}
+
+func (p *Provider) refreshMembers(ctx context.Context, j *job.Job, g asgtypes.AutoScalingGroup) error {
+	vms, _, err := p.groupVMs(ctx, j.Config.InfraConfig.VMs, g)
+	if err != nil {
+		return err
+	}
+	for i := range vms {
+		judgeMember(&vms[i], g, !j.Owns())
+	}
+	j.Config.InfraConfig.VMs = vms
+	return nil
+}
+
+func (p *Provider) refreshFixed(ctx context.Context, j *job.Job) error {
+	infra := &j.Config.InfraConfig
 	var ids []string
 	for _, vm := range infra.VMs {
 		if vm.InstanceID != "" {
