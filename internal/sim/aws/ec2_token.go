@@ -175,6 +175,33 @@ func textOr(s, def string) string {
 	return s
 }
 
+// clearVpc takes away what stands in a VPC.
+func (e *EC2) clearVpc(sc *ec2Scope, v *Vpc) {
+	for _, i := range inOrder(sc.Instances) {
+		if i.VpcID == v.VpcID {
+			e.removeInstance(sc, i)
+		}
+	}
+	for _, i := range inOrder(sc.Interfaces) {
+		if i.VpcID == v.VpcID {
+			e.dropInterface(sc, i.InterfaceID)
+		}
+	}
+	for _, n := range inOrder(sc.Nats) {
+		if n.VpcID == v.VpcID {
+			delete(sc.Nats, n.NatGatewayID)
+		}
+	}
+	for _, s := range inOrder(sc.Subnets) {
+		if s.VpcID == v.VpcID {
+			sc.dropSubnet(s.SubnetID)
+		}
+	}
+	if g := sc.gatewayOf(v.VpcID); g != nil {
+		g.Attachments = nil
+	}
+}
+
 // Remove takes an object away, whatever uses it.
 func (e *EC2) Remove(id string) error {
 	sc, t, err := e.anywhere(id)
@@ -183,29 +210,7 @@ func (e *EC2) Remove(id string) error {
 	}
 	switch o := t.(type) {
 	case *Vpc:
-		for _, i := range inOrder(sc.Instances) {
-			if i.VpcID == o.VpcID {
-				e.removeInstance(sc, i)
-			}
-		}
-		for _, i := range inOrder(sc.Interfaces) {
-			if i.VpcID == o.VpcID {
-				e.dropInterface(sc, i.InterfaceID)
-			}
-		}
-		for _, n := range inOrder(sc.Nats) {
-			if n.VpcID == o.VpcID {
-				delete(sc.Nats, n.NatGatewayID)
-			}
-		}
-		for _, s := range inOrder(sc.Subnets) {
-			if s.VpcID == o.VpcID {
-				sc.dropSubnet(s.SubnetID)
-			}
-		}
-		if g := sc.gatewayOf(o.VpcID); g != nil {
-			g.Attachments = nil
-		}
+		e.clearVpc(sc, o)
 		sc.dropVpc(o)
 	case *Subnet:
 		sc.dropSubnet(id)

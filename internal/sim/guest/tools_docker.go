@@ -157,9 +157,49 @@ func (c *command) dockerInspect() int {
 
 // dockerRun makes a container, and starts it unless it is only to be created.
 func (c *command) dockerRun(created bool) int {
-	ct := &Container{Running: !created, Network: "bridge", Ports: map[int]int{}, Mounts: map[string]string{}}
-	args := c.args[1:]
-	remove, i := false, 0
+	ct, remove := parseRun(c.args[1:])
+	if ct.Image == "" {
+		return c.fail(125, "docker: 'docker run' requires at least 1 argument")
+	}
+	ct.Running = !created
+	var taken, known, have bool
+	c.locked(func(m *Machine) int {
+		taken, known, have = ct.Name != "" && m.Docker.Containers[ct.Name] != nil, m.Docker.Networks[ct.Network], m.Docker.Images[ct.Image]
+		return 0
+	})
+	switch {
+	case taken:
+		return c.fail(125, "docker: Error response from daemon: Conflict. The container name \"/%s\" is already in use.", ct.Name)
+	case !known:
+		return c.fail(125, "docker: Error response from daemon: network %s not found", ct.Network)
+	}
+	if !have {
+		if code := c.pull(ct.Image); code != 0 {
+			return 125
+		}
+	}
+	if remove {
+		return 0 // it ran, and is gone
+	}
+	c.locked(func(m *Machine) int {
+		if ct.Name == "" {
+			ct.Name = fmt.Sprintf("container-%d", len(m.Docker.Containers)+1)
+		}
+		if ct.Network == "host" {
+			ct.Ports[80] = 80
+		}
+		m.Docker.Containers[ct.Name] = ct
+		c.session.spend(time.Second)
+		return 0
+	})
+	c.print("%064x\n", len(ct.Name)*7919)
+	return 0
+}
+
+// parseRun reads the arguments of docker run. remove says that the container is to go when it ends.
+func parseRun(args []string) (ct *Container, remove bool) {
+	ct = &Container{Network: "bridge", Ports: map[int]int{}, Mounts: map[string]string{}}
+	i := 0
 	for i < len(args) && strings.HasPrefix(args[i], "-") {
 		flag, value, inline := strings.Cut(args[i], "=")
 		switch flag {
@@ -203,42 +243,10 @@ func (c *command) dockerRun(created bool) int {
 			ct.Mounts[dst] = src
 		}
 	}
-	if i >= len(args) {
-		return c.fail(125, "docker: 'docker run' requires at least 1 argument")
+	if i < len(args) {
+		ct.Image = args[i]
 	}
-	ct.Image = args[i]
-	var taken, known, have bool
-	c.locked(func(m *Machine) int {
-		taken, known, have = ct.Name != "" && m.Docker.Containers[ct.Name] != nil, m.Docker.Networks[ct.Network], m.Docker.Images[ct.Image]
-		return 0
-	})
-	switch {
-	case taken:
-		return c.fail(125, "docker: Error response from daemon: Conflict. The container name \"/%s\" is already in use.", ct.Name)
-	case !known:
-		return c.fail(125, "docker: Error response from daemon: network %s not found", ct.Network)
-	}
-	if !have {
-		if code := c.pull(ct.Image); code != 0 {
-			return 125
-		}
-	}
-	if remove {
-		return 0 // it ran, and is gone
-	}
-	c.locked(func(m *Machine) int {
-		if ct.Name == "" {
-			ct.Name = fmt.Sprintf("container-%d", len(m.Docker.Containers)+1)
-		}
-		if ct.Network == "host" {
-			ct.Ports[80] = 80
-		}
-		m.Docker.Containers[ct.Name] = ct
-		c.session.spend(time.Second)
-		return 0
-	})
-	c.print("%064x\n", len(ct.Name)*7919)
-	return 0
+	return ct, remove
 }
 
 func (c *command) dockerControl(verb string) int {

@@ -18,32 +18,34 @@ type sedCommand struct {
 	print   bool
 }
 
-func parseSed(script string, extended bool) ([]sedCommand, error) {
-	compile := func(s string) (*regexp.Regexp, error) {
-		if !extended {
-			s = basic(s)
-		}
-		return regexp.Compile(s)
-	}
-	// until reads up to the delimiter, which a backslash takes its meaning from.
-	until := func(s string, delim byte) (string, string, bool) {
-		var b strings.Builder
-		for i := 0; i < len(s); i++ {
-			switch {
-			case s[i] == '\\' && i+1 < len(s):
-				if s[i+1] != delim {
-					b.WriteByte(s[i])
-				}
-				i++
-				b.WriteByte(s[i])
-			case s[i] == delim:
-				return b.String(), s[i+1:], true
-			default:
+// until reads up to the delimiter, which a backslash takes its meaning from.
+func until(s string, delim byte) (part, rest string, ok bool) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '\\' && i+1 < len(s):
+			if s[i+1] != delim {
 				b.WriteByte(s[i])
 			}
+			i++
+			b.WriteByte(s[i])
+		case s[i] == delim:
+			return b.String(), s[i+1:], true
+		default:
+			b.WriteByte(s[i])
 		}
-		return "", "", false
 	}
+	return "", "", false
+}
+
+func compileSed(re string, extended bool) (*regexp.Regexp, error) {
+	if !extended {
+		re = basic(re)
+	}
+	return regexp.Compile(re)
+}
+
+func parseSed(script string, extended bool) ([]sedCommand, error) {
 	var out []sedCommand
 	for rest := strings.TrimLeft(script, " ;\n\t"); rest != ""; rest = strings.TrimLeft(rest, " ;\n\t") {
 		var sc sedCommand
@@ -52,7 +54,7 @@ func parseSed(script string, extended bool) ([]sedCommand, error) {
 			if !ok {
 				return nil, fmt.Errorf("unterminated address regex")
 			}
-			re, err := compile(pattern)
+			re, err := compileSed(pattern, extended)
 			if err != nil {
 				return nil, err
 			}
@@ -68,40 +70,44 @@ func parseSed(script string, extended bool) ([]sedCommand, error) {
 		switch sc.verb {
 		case 'p', 'd', 'q':
 		case 's':
-			if rest == "" {
-				return nil, fmt.Errorf("unterminated `s' command")
-			}
-			delim := rest[0]
-			pattern, tail, ok := until(rest[1:], delim)
-			if !ok {
-				return nil, fmt.Errorf("unterminated `s' command")
-			}
-			repl, tail, ok := until(tail, delim)
-			if !ok {
-				return nil, fmt.Errorf("unterminated `s' command")
-			}
-			for tail != "" && strings.IndexByte("gpIi", tail[0]) >= 0 {
-				switch tail[0] {
-				case 'g':
-					sc.global = true
-				case 'p':
-					sc.print = true
-				default:
-					pattern = "(?i)" + pattern
-				}
-				tail = tail[1:]
-			}
-			re, err := compile(pattern)
-			if err != nil {
+			var err error
+			if rest, err = sc.substitution(rest, extended); err != nil {
 				return nil, err
 			}
-			sc.re, sc.replace, rest = re, sedReplacement(repl), tail
 		default:
 			return nil, fmt.Errorf("unknown command: `%c'", sc.verb)
 		}
 		out = append(out, sc)
 	}
 	return out, nil
+}
+
+// substitution reads what follows an s, and answers what is left of the script.
+func (sc *sedCommand) substitution(text string, extended bool) (rest string, err error) {
+	if text == "" {
+		return "", fmt.Errorf("unterminated `s' command")
+	}
+	pattern, tail, ok := until(text[1:], text[0])
+	if !ok {
+		return "", fmt.Errorf("unterminated `s' command")
+	}
+	repl, tail, ok := until(tail, text[0])
+	if !ok {
+		return "", fmt.Errorf("unterminated `s' command")
+	}
+	for ; tail != "" && strings.IndexByte("gpIi", tail[0]) >= 0; tail = tail[1:] {
+		switch tail[0] {
+		case 'g':
+			sc.global = true
+		case 'p':
+			sc.print = true
+		default:
+			pattern = "(?i)" + pattern
+		}
+	}
+	sc.replace = sedReplacement(repl)
+	sc.re, err = compileSed(pattern, extended)
+	return tail, err
 }
 
 // sedReplacement turns \1 and & into Go's ${1} and ${0}.
@@ -154,43 +160,7 @@ func sed(c *command) int {
 	if err != nil {
 		return c.fail(1, "sed: %v", err)
 	}
-	edit := func(text string) string {
-		var out strings.Builder
-	next:
-		for n, l := range lines(text) {
-			for _, sc := range cmds {
-				if sc.match != nil && !sc.match.MatchString(l) || sc.line > 0 && sc.line != n+1 {
-					continue
-				}
-				switch sc.verb {
-				case 'd':
-					continue next
-				case 'p':
-					out.WriteString(l + "\n")
-				case 'q':
-					out.WriteString(l + "\n")
-					return out.String()
-				case 's':
-					if !sc.re.MatchString(l) {
-						continue
-					}
-					if sc.global {
-						l = sc.re.ReplaceAllString(l, sc.replace)
-					} else {
-						at := sc.re.FindStringSubmatchIndex(l)
-						l = l[:at[0]] + string(sc.re.ExpandString(nil, sc.replace, l, at)) + l[at[1]:]
-					}
-					if sc.print {
-						out.WriteString(l + "\n")
-					}
-				}
-			}
-			if !quiet {
-				out.WriteString(l + "\n")
-			}
-		}
-		return out.String()
-	}
+	edit := func(text string) string { return runSed(cmds, text, quiet) }
 	if inPlace {
 		code := 0
 		for _, f := range files {
@@ -204,4 +174,43 @@ func sed(c *command) int {
 	text, code := c.input(files)
 	c.print("%s", edit(text))
 	return code
+}
+
+// runSed edits text line by line.
+func runSed(cmds []sedCommand, text string, quiet bool) string {
+	var out strings.Builder
+next:
+	for n, l := range lines(text) {
+		for _, sc := range cmds {
+			if sc.match != nil && !sc.match.MatchString(l) || sc.line > 0 && sc.line != n+1 {
+				continue
+			}
+			switch sc.verb {
+			case 'd':
+				continue next
+			case 'p':
+				out.WriteString(l + "\n")
+			case 'q':
+				out.WriteString(l + "\n")
+				return out.String()
+			case 's':
+				if !sc.re.MatchString(l) {
+					continue
+				}
+				if sc.global {
+					l = sc.re.ReplaceAllString(l, sc.replace)
+				} else {
+					at := sc.re.FindStringSubmatchIndex(l)
+					l = l[:at[0]] + string(sc.re.ExpandString(nil, sc.replace, l, at)) + l[at[1]:]
+				}
+				if sc.print {
+					out.WriteString(l + "\n")
+				}
+			}
+		}
+		if !quiet {
+			out.WriteString(l + "\n")
+		}
+	}
+	return out.String()
 }
