@@ -26,7 +26,6 @@ func (a *app) demoCmd() *cobra.Command {
 		files, sets  []string
 		all          bool
 		dir, latency string
-		keepGoing    bool
 	}
 	var so SimOptions
 	cmd := &cobra.Command{
@@ -56,6 +55,9 @@ simulated account is afterwards as it was before.
 					return err
 				}
 			}
+			if len(files) == 0 {
+				return &usageError{msg: "no job file is named", hint: "give one with -f FILE, or --all for every example"}
+			}
 			return a.demos(cmd.Context(), files, f.sets, so)
 		},
 	}
@@ -77,7 +79,7 @@ func exampleFiles(dir string) ([]string, error) {
 		return strings.HasSuffix(f, ".sandbox.yaml") || strings.HasPrefix(filepath.Base(f), ".")
 	})
 	if len(all) == 0 {
-		return nil, usagef("there is no job file in %s", dir)
+		return nil, &usageError{msg: fmt.Sprintf("there is no job file in the directory %s", dir), hint: "name the directory of the examples with --dir"}
 	}
 	return all, nil
 }
