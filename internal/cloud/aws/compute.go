@@ -51,6 +51,9 @@ func (p *Provider) RemoveVMs(ctx context.Context, r *pipeline.Run) error {
 			vm.State, vm.BootstrapNginxReady = job.VMTerminating, false
 		}
 	}
+	if err == nil && r.Mode == pipeline.Apply {
+		err = p.removeDisksLeftBehind(ctx, r)
+	}
 	return err
 }
 
@@ -124,7 +127,6 @@ type launch struct {
 
 // instance is one VM of a fixed pool.
 func (p *Provider) instance(r *pipeline.Run, key string, at launch) pipeline.Resource {
-	infra := r.Job.Config.InfraConfig
 	vmName := name(r, key, 63)
 	x := object[ec2types.Instance]{kind: p.instances(), key: key, name: vmName,
 		see: func(_ context.Context, i ec2types.Instance) (pipeline.Seen, error) {
@@ -133,10 +135,12 @@ func (p *Provider) instance(r *pipeline.Run, key string, at launch) pipeline.Res
 		}}.resource()
 	x.Tokened, x.Slow, x.Patience = true, true, 15*time.Minute
 	marks := tags(r, key, vmName)
-	x.Args = struct {
-		Template, Version, Subnet, Group string
-		Tags                             map[string]string
-	}{infra.LaunchTemplateID, templateVersion, at.subnet, infra.VMSecurityGroupID, marks}
+	var in *ec2.RunInstancesInput
+	var bad error
+	if !at.leaving {
+		in, bad = launchInput(r.Job, at.subnet, marks)
+		x.Args = in
+	}
 	rec, known := r.Object(kindInstance, key)
 	repeated := known && rec.State == job.ObjectIntended
 	get := x.Get
@@ -158,10 +162,10 @@ func (p *Provider) instance(r *pipeline.Run, key string, at launch) pipeline.Res
 				return pipeline.Seen{ID: aws.ToString(i.InstanceId), Owner: r.Job.ID, Status: pipeline.Pending}, nil
 			}
 		}
-		in, err := launchInput(r.Job, at.subnet, token, marks)
-		if err != nil {
-			return pipeline.Seen{}, err
+		if bad != nil {
+			return pipeline.Seen{}, bad
 		}
+		in.ClientToken = aws.String(token)
 		i, err := p.runInstance(ctx, in)
 		if err != nil {
 			return pipeline.Seen{}, err
@@ -196,12 +200,12 @@ func (p *Provider) launchedBefore(ctx context.Context, key string) (ec2types.Ins
 	return ec2types.Instance{}, false
 }
 
-// launchInput is one launch. Image, type, disk, profile and metadata options are
+// launchInput is one launch, but for its token. Image, type, disk, profile and metadata options are
 // the template's, and are said again: "parameters that you specify in
 // RunInstances override the same parameters in the launch template", so that
 // no other version of the template, and no cloud that reads only the request,
 // gives a VM less protection than the job promises.
-func launchInput(j *job.Job, subnet, token string, marks map[string]string) (*ec2.RunInstancesInput, error) {
+func launchInput(j *job.Job, subnet string, marks map[string]string) (*ec2.RunInstancesInput, error) {
 	infra := j.Config.InfraConfig
 	spec, err := j.VMSpec()
 	if err != nil {
@@ -212,7 +216,7 @@ func launchInput(j *job.Job, subnet, token string, marks map[string]string) (*ec
 		return nil, err
 	}
 	in := &ec2.RunInstancesInput{
-		ClientToken: aws.String(token), MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
+		MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
 		LaunchTemplate: &ec2types.LaunchTemplateSpecification{LaunchTemplateId: aws.String(infra.LaunchTemplateID), Version: aws.String(templateVersion)},
 		ImageId:        data.ImageId, InstanceType: data.InstanceType, EbsOptimized: data.EbsOptimized,
 		MetadataOptions: &ec2types.InstanceMetadataOptionsRequest{
