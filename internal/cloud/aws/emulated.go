@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -34,16 +35,13 @@ func (p *Provider) removeLeftBehind(ctx context.Context, r *pipeline.Run, vpcID 
 		return ctx.Err()
 	}
 	gone := map[string]bool{} // the job's own that are gone, by ID
+	for _, id := range endedVMs(r) {
+		gone[id] = true
+	}
 	for _, g := range gateways {
 		for _, a := range g.NatGatewayAddresses {
 			gone[aws.ToString(a.NetworkInterfaceId)] = g.State == ec2types.NatGatewayStateDeleted
 		}
-	}
-	for _, o := range r.Objects() {
-		gone[o.ID] = gone[o.ID] || o.Kind == kindInstance && o.State == job.ObjectRemoved
-	}
-	for _, vm := range r.Job.Config.InfraConfig.VMs {
-		gone[vm.InstanceID] = gone[vm.InstanceID] || vm.State == job.VMTerminated
 	}
 	delete(gone, "") // an interface of no instance is not one of the job's
 	for _, n := range found {
@@ -69,4 +67,57 @@ func (p *Provider) removeLeftBehind(ctx context.Context, r *pipeline.Run, vpcID 
 func (p *Provider) deleteInterface(ctx context.Context, n ec2types.NetworkInterface) error {
 	_, err := p.ec2.DeleteNetworkInterface(ctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: n.NetworkInterfaceId})
 	return unless(err, pipeline.NotFound)
+}
+
+// endedVMs are the instances that the job has had and that are gone.
+func endedVMs(r *pipeline.Run) []string {
+	var ids []string
+	for _, o := range r.Objects() {
+		if o.Kind == kindInstance && o.State == job.ObjectRemoved && o.ID != "" {
+			ids = append(ids, o.ID)
+		}
+	}
+	for _, vm := range r.Job.Config.InfraConfig.VMs {
+		ended := vm.State == job.VMTerminated || vm.State == job.VMTerminating
+		if ended && vm.InstanceID != "" && !slices.Contains(ids, vm.InstanceID) {
+			ids = append(ids, vm.InstanceID)
+		}
+	}
+	return ids
+}
+
+// removeDisksLeftBehind removes the root disks that an emulator keeps on
+// instances that have ended. At EC2 a disk is on no ended instance.
+func (p *Provider) removeDisksLeftBehind(ctx context.Context, r *pipeline.Run) error {
+	ids := endedVMs(r)
+	if !p.foreignEndpoint() || len(ids) == 0 {
+		return nil
+	}
+	volumes, err := p.volumesOf(ctx, ids)
+	if err != nil {
+		return ctx.Err() // a kind that cannot be listed; the scan at the end tells
+	}
+	for _, v := range volumes {
+		if len(v.Attachments) != 1 {
+			continue
+		}
+		at := v.Attachments[0]
+		root := aws.ToBool(at.DeleteOnTermination) || at.DeleteOnTermination == nil && aws.ToString(at.Device) == r.Job.Config.InfraConfig.RootDevice
+		if !root || !slices.Contains(ids, aws.ToString(at.InstanceId)) {
+			continue
+		}
+		remove := func() error {
+			_, err := p.ec2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: v.VolumeId})
+			return unless(err, pipeline.NotFound)
+		}
+		err := remove()
+		if err != nil {
+			_, _ = p.ec2.DetachVolume(ctx, &ec2.DetachVolumeInput{VolumeId: v.VolumeId, InstanceId: at.InstanceId, Device: at.Device, Force: aws.Bool(true)})
+			err = remove()
+		}
+		if err != nil {
+			p.log.WarnContext(ctx, "a disk was left behind", "volume", aws.ToString(v.VolumeId), "error", err)
+		}
+	}
+	return ctx.Err()
 }
