@@ -89,6 +89,14 @@ func (s *r53Service) addApex(z *HostedZone) {
 	z.Records = []*DNSRecord{ns, {Name: z.Name, Type: "SOA", TTL: new(int64(900)), Values: []string{z.NameServers[0] + ". awsdns-hostmaster.amazon.com. 1 7200 900 1209600 86400"}}}
 }
 
+// vpcOf reads the VPC of a request.
+func vpcOf(in *types.VPC) R53VPC {
+	if in == nil {
+		return R53VPC{}
+	}
+	return R53VPC{deref(in.VPCId), string(in.VPCRegion)}
+}
+
 // checkVPC refuses a VPC that is not there, or that has a zone of that name already.
 func (s *r53Service) checkVPC(c *reqCtx, a *R53Account, z *HostedZone, v R53VPC) error {
 	if !s.cloud.vpcExists(scope{c.account, v.Region}, v.ID) {
@@ -261,7 +269,7 @@ func (s *r53Service) associateVPC(c *reqCtx, in *route53.AssociateVPCWithHostedZ
 	if !z.Private {
 		return nil, fail(400, "PublicZoneVPCAssociation", "You're trying to associate a VPC with a public hosted zone. Amazon Route 53 doesn't support associating a VPC with a public hosted zone.")
 	}
-	v := R53VPC{deref(in.VPC.VPCId), string(in.VPC.VPCRegion)}
+	v := vpcOf(in.VPC)
 	if err := s.checkVPC(c, s.state.account(c.account), z, v); err != nil {
 		return nil, err
 	}
@@ -277,7 +285,7 @@ func (s *r53Service) disassociateVPC(c *reqCtx, in *route53.DisassociateVPCFromH
 	if err != nil {
 		return nil, err
 	}
-	i := slices.Index(z.VPCs, R53VPC{deref(in.VPC.VPCId), string(in.VPC.VPCRegion)})
+	i := slices.Index(z.VPCs, vpcOf(in.VPC))
 	if i < 0 {
 		return nil, fail(404, "VPCAssociationNotFound", "The specified VPC and hosted zone are not currently associated.")
 	}
