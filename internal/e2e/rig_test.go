@@ -53,6 +53,8 @@ type rig struct {
 	keys   atomic.Value // the access key that new credentials carry
 	jobID  string
 	n      int // workers started
+
+	later func() int // faults that are not placed yet
 }
 
 func newRig(t testing.TB, o sim.Options) *rig {

@@ -42,6 +42,7 @@ type Memory struct {
 	settled map[string]bool
 	missing map[string]time.Time
 	kept    map[string]any
+	doubted bool
 }
 
 // NewMemory is an empty memory.
@@ -173,6 +174,33 @@ func (r *Run) Recall(key string) any {
 	r.memory.mu.Lock()
 	defer r.memory.mu.Unlock()
 	return r.memory.kept[key]
+}
+
+// Unsettle forgets what was seen to be right, so that this and later passes read
+// it again.
+func (r *Run) Unsettle() {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	clear(r.memory.settled)
+}
+
+// Doubt makes the next pass look at everything that earlier steps have made:
+// the cloud does not know something that a step builds on. A create can be
+// acknowledged and lost, and what was made can be deleted by somebody.
+func (r *Run) Doubt() {
+	r.Unsettle()
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	r.memory.doubted = true
+}
+
+// Doubted reports whether an earlier pass has doubted, and ends the doubt.
+func (r *Run) Doubted() bool {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	was := r.memory.doubted
+	r.memory.doubted = false
+	return was
 }
 
 // A Drift is one attribute that is not as asked.

@@ -108,10 +108,13 @@ func (p *pass) run(ctx context.Context) (err error) {
 	if list, _, err = set.Current(j); err != nil {
 		return err
 	}
+	doubted := run.Doubted() && !run.Down
 	for i, step := range list {
-		if p.rows[step.Name].Status == job.StepDone && !p.again(step, run) {
+		done := p.rows[step.Name].Status == job.StepDone
+		if done && !p.again(step, run) && !doubted {
 			continue
 		}
+		doubted = doubted && done // what comes after the step that is under way was not begun
 		following := ""
 		if i+1 < len(list) {
 			following = list[i+1].Name
@@ -164,11 +167,14 @@ func (p *pass) progress(rows []job.StepState, list pipeline.Pipeline) (unknown s
 // done also says that the next has begun.
 func (p *pass) step(ctx context.Context, set steps.Set, run *pipeline.Run, step pipeline.Step, following string) (next bool, err error) {
 	j := p.job
+	row, begun := p.rows[step.Name]
 	if j.CurrentStep != step.Name {
 		j.Attempts = 0
+		if row.Status == job.StepWaiting { // earlier steps were looked at again meanwhile
+			j.Attempts = max(row.Attempts-1, 0)
+		}
 	}
 	j.CurrentStep, run.Step = step.Name, step.Name
-	row, begun := p.rows[step.Name]
 	if !begun || row.Status == job.StepFailed {
 		row = p.begin(step.Name)
 		if err := p.checkpoint(ctx, ledger.Checkpoint{Job: j, Steps: []job.StepState{row}, Events: []job.Event{p.event(step.Name, "step.started", "started")}}); err != nil {
@@ -234,6 +240,10 @@ func (p *pass) interrupted(ctx context.Context, cause error) error {
 	return pipeline.ErrLeaseLost
 }
 
+// doubtEvery is after how many tries that ended with a not-found everything that
+// earlier steps have made is looked at again.
+const doubtEvery = 8
+
 // after commits what a step's verdict means for the job.
 func (p *pass) after(ctx context.Context, run *pipeline.Run, step, following string, err error) error {
 	ctx = context.WithoutCancel(ctx)
@@ -246,6 +256,9 @@ func (p *pass) after(ctx context.Context, run *pipeline.Run, step, following str
 		j.Attempts = 0
 	}
 	d := pipeline.Judge(err, j.Attempts)
+	if d.Action == pipeline.Again && pipeline.Is(err, pipeline.NotFound) && j.Attempts%doubtEvery == doubtEvery-1 {
+		run.Doubt()
+	}
 	row := p.rows[step]
 	if notes := run.TakeNotes(); len(notes) > 0 {
 		row.Note = strings.Join(notes, "; ")

@@ -66,7 +66,10 @@ func (p *Provider) EnsureRecord(ctx context.Context, r *pipeline.Run) error {
 	if _, err := r.Ensure(ctx, p.record(r, at, false)); err != nil {
 		return err
 	}
-	return p.awaitSync(ctx, r)
+	if err := p.awaitSync(ctx, r); err != nil {
+		return err
+	}
+	return confirmOnce(ctx, r, p.record(r, at, false))
 }
 
 // RemoveRecord removes the record if it still points to the job's load

@@ -74,6 +74,11 @@ func (p *Provider) EnsureListener(ctx context.Context, r *pipeline.Run) error {
 	if r.Mode == pipeline.Plan || infra.TargetGroupID == "" {
 		return nil
 	}
+	for _, l := range wanted {
+		if err := confirmOnce(ctx, r, p.listener(r, lb, l)); err != nil {
+			return err
+		}
+	}
 	return p.awaitHealthy(ctx, r, lb)
 }
 

@@ -222,6 +222,9 @@ func confirm(ctx context.Context, r *pipeline.Run, xs ...pipeline.Resource) erro
 			continue
 		}
 		seen, err := x.Get(ctx, rec.ID)
+		if pipeline.Is(err, pipeline.NotFound) {
+			r.Unsettle() // the next pass finds out whether it was made at all
+		}
 		if err != nil {
 			return unseen(err, x.String())
 		}

@@ -36,6 +36,10 @@ func visible(r *pipeline.Run, what string, err error) error {
 	if waited(r, what+" visible") > 10*time.Minute {
 		return err
 	}
+	if waited(r, "doubt about "+what) > 2*time.Minute {
+		noLonger(r, "doubt about "+what)
+		r.Doubt() // perhaps it will never know: is all of it still there?
+	}
 	return pipeline.Wait(5*time.Second, "%s: the cloud does not know yet what it depends on (%v)", what, err)
 }
 
