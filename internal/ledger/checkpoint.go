@@ -158,16 +158,22 @@ func newWrite(lease Lease, c Checkpoint) (*write, error) {
 			final: !active && j.Phase != job.PhaseTeardown && !c.ClearCancel, write: rand.Text(),
 		},
 	}
-	engine, err := encodeEngine(j)
-	if err != nil {
-		return nil, err
+	var err error
+	if w.fields.failure, err = jsonText(j.Error, j.Error == nil); err != nil {
+		return nil, fmt.Errorf("job %s: error: %w", j.ID, err)
 	}
-	w.fields.failure = engine.failure
+	// The documents are read only when they are to be written: the parts of a
+	// step that run side by side record objects while one of them fills in infraConfig.
 	if c.Config {
-		w.fields.infra = engine.infra
+		if w.fields.infra, err = jsonText(j.Config.InfraConfig, false); err != nil {
+			return nil, fmt.Errorf("job %s: infraConfig: %w", j.ID, err)
+		}
 	}
 	if c.Outputs {
-		if w.fields.outputs = engine.outputs; engine.outputs == nil {
+		if w.fields.outputs, err = jsonText(j.Outputs, false); err != nil {
+			return nil, fmt.Errorf("job %s: outputs: %w", j.ID, err)
+		}
+		if j.Outputs == nil {
 			empty := "{}"
 			w.fields.outputs = &empty
 		}

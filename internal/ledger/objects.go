@@ -25,7 +25,9 @@ func objectArgs(id string, o *job.Object) []any {
 
 // objectInto and objectValues make an inventory row of what the worker gave.
 // A time that it left out is the database's when the row enters the state that
-// the time belongs to, and within one generation the first one stays.
+// the time belongs to, and within one generation the first one stays. An intent's
+// time is that of the last create that was about to be sent: it starts the window
+// in which a look-up that finds nothing proves nothing.
 const (
 	objectInto = `INSERT INTO inventory (job_id, kind, key, org_id, cloud, account, region, cloud_id, name, step, state, generation, reason,
 		intent_at, created_at, removed_at)`
@@ -36,7 +38,8 @@ const (
 	objectConflict = ` ON CONFLICT (job_id, kind, key) DO UPDATE SET cloud = excluded.cloud, account = excluded.account, region = excluded.region,
 		cloud_id = excluded.cloud_id, name = excluded.name, step = excluded.step, state = excluded.state, generation = excluded.generation,
 		reason = excluded.reason,
-		intent_at = CASE WHEN inventory.generation = excluded.generation THEN coalesce(inventory.intent_at, excluded.intent_at) ELSE excluded.intent_at END,
+		intent_at = CASE WHEN inventory.generation = excluded.generation AND excluded.state <> 'intended'
+			THEN coalesce(inventory.intent_at, excluded.intent_at) ELSE excluded.intent_at END,
 		created_at = CASE WHEN inventory.generation = excluded.generation THEN coalesce(inventory.created_at, excluded.created_at) ELSE excluded.created_at END,
 		removed_at = excluded.removed_at`
 )

@@ -72,6 +72,14 @@ func TestObjectTimes(t *testing.T) {
 		if got := one(); !got.IntentAt.Equal(given) || got.CreatedAt != nil || got.RemovedAt != nil {
 			t.Errorf("intended: %+v", got)
 		}
+		// The create is sent again: its window of doubt is its own.
+		must(t, e.PutObjects(e.ctx, c.Lease, vpc("vpc", "", job.ObjectAbsent)))
+		given = given.Add(time.Hour)
+		o.IntentAt = &given
+		must(t, e.PutObjects(e.ctx, c.Lease, o))
+		if got := one(); !got.IntentAt.Equal(given) {
+			t.Errorf("intended again: at %s, want %s", got.IntentAt, given)
+		}
 		must(t, e.PutObjects(e.ctx, c.Lease, vpc("vpc", "vpc-1", job.ObjectCreated)))
 		created := one()
 		if !created.IntentAt.Equal(given) || created.CreatedAt == nil || created.RemovedAt != nil {
