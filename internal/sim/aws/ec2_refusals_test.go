@@ -14,11 +14,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-func str(s string) *string { return &s }
 
 // tcp is a rule for one port.
 func tcp(port int32, cidr string) []types.IpPermission {
-	return []types.IpPermission{{IpProtocol: str("tcp"), FromPort: &port, ToPort: &port, IpRanges: []types.IpRange{{CidrIp: &cidr}}}}
+	return []types.IpPermission{{IpProtocol: new("tcp"), FromPort: &port, ToPort: &port, IpRanges: []types.IpRange{{CidrIp: &cidr}}}}
 }
 
 // What the real EC2 refuses, with its codes. Each case starts from a network that works.
@@ -39,7 +38,7 @@ func TestRefusals(t *testing.T) {
 	}
 	tags := func(kv ...string) func(context.Context, *lab, network) error {
 		return func(ctx context.Context, l *lab, _ network) error {
-			return second(l.client.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: str("10.8.0.0/16"), TagSpecifications: tagSpecs("vpc", kv...)}))
+			return second(l.client.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: new("10.8.0.0/16"), TagSpecifications: tagSpecs("vpc", kv...)}))
 		}
 	}
 	var many []string
@@ -48,13 +47,13 @@ func TestRefusals(t *testing.T) {
 	}
 	run := func(change func(*ec2.RunInstancesInput)) func(context.Context, *lab, network) error {
 		return func(ctx context.Context, l *lab, n network) error {
-			in := &ec2.RunInstancesInput{ImageId: str(l.ubuntu(ctx)), InstanceType: types.InstanceTypeT3Micro, MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1), SubnetId: &n.private}
+			in := &ec2.RunInstancesInput{ImageId: new(l.ubuntu(ctx)), InstanceType: types.InstanceTypeT3Micro, MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1), SubnetId: &n.private}
 			change(in)
 			return second(l.client.RunInstances(ctx, in))
 		}
 	}
 	data := func(n int) *string {
-		return str(base64.StdEncoding.EncodeToString([]byte("#!/bin/sh\n" + strings.Repeat("#", n-10))))
+		return new(base64.StdEncoding.EncodeToString([]byte("#!/bin/sh\n" + strings.Repeat("#", n-10))))
 	}
 	for _, tc := range []refusal{
 		{"a VPC of /15", "InvalidVpc.Range", vpc("10.0.0.0/15")},
@@ -66,7 +65,7 @@ func TestRefusals(t *testing.T) {
 		{"a subnet that is there", "InvalidSubnet.Conflict", subnet("10.0.0.128/25", "us-east-1a")},
 		{"a subnet in a zone that is not", "InvalidParameterValue", subnet("10.0.9.0/24", "us-east-1z")},
 		{"a subnet in a VPC that is not", "InvalidVpcID.NotFound", func(ctx context.Context, l *lab, _ network) error {
-			return second(l.client.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: str("vpc-00000000000000000"), CidrBlock: str("10.0.9.0/24")}))
+			return second(l.client.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: new("vpc-00000000000000000"), CidrBlock: new("10.0.9.0/24")}))
 		}},
 		{"a tag of AWS's", "InvalidParameterValue", tags("aws:x", "v")},
 		{"a tag of AWS's in capitals", "InvalidParameterValue", tags("AWS:x", "v")},
@@ -78,13 +77,13 @@ func TestRefusals(t *testing.T) {
 		{"a value of 256 that is not ASCII", "", tags("k", strings.Repeat("я", 256))},
 		{"the same key twice", "InvalidParameterValue", tags("k", "1", "k", "2")},
 		{"tags for another type", "InvalidParameterValue", func(ctx context.Context, l *lab, _ network) error {
-			return second(l.client.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: str("10.8.0.0/16"), TagSpecifications: tagSpecs("subnet", "a", "b")}))
+			return second(l.client.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: new("10.8.0.0/16"), TagSpecifications: tagSpecs("subnet", "a", "b")}))
 		}},
 		{"a group that is there", "InvalidGroup.Duplicate", func(ctx context.Context, l *lab, n network) error {
-			return second(l.client.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{VpcId: &n.vpc, GroupName: str("vm"), Description: str("d")}))
+			return second(l.client.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{VpcId: &n.vpc, GroupName: new("vm"), Description: new("d")}))
 		}},
 		{"a description that is not ASCII", "InvalidParameterValue", func(ctx context.Context, l *lab, n network) error {
-			return second(l.client.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{VpcId: &n.vpc, GroupName: str("x"), Description: str("Lambda → Aurora")}))
+			return second(l.client.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{VpcId: &n.vpc, GroupName: new("x"), Description: new("Lambda → Aurora")}))
 		}},
 		{"the same rule twice", "InvalidPermission.Duplicate", func(ctx context.Context, l *lab, n network) error {
 			ok(l.client.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &n.group, IpPermissions: tcp(80, "0.0.0.0/0")}))
@@ -94,9 +93,9 @@ func TestRefusals(t *testing.T) {
 			return second(l.client.RevokeSecurityGroupIngress(ctx, &ec2.RevokeSecurityGroupIngressInput{GroupId: &n.group, IpPermissions: tcp(80, "0.0.0.0/0")}))
 		}},
 		{"a group that another one refers to", "DependencyViolation", func(ctx context.Context, l *lab, n network) error {
-			other := *ok(l.client.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{VpcId: &n.vpc, GroupName: str("other"), Description: str("d")})).GroupId
+			other := *ok(l.client.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{VpcId: &n.vpc, GroupName: new("other"), Description: new("d")})).GroupId
 			ok(l.client.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &other, IpPermissions: []types.IpPermission{
-				{IpProtocol: str("-1"), UserIdGroupPairs: []types.UserIdGroupPair{{GroupId: &n.group}}}}}))
+				{IpProtocol: new("-1"), UserIdGroupPairs: []types.UserIdGroupPair{{GroupId: &n.group}}}}}))
 			return second(l.client.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: &n.group}))
 		}},
 		{"a second gateway", "InvalidParameterValue", func(ctx context.Context, l *lab, n network) error {
@@ -114,17 +113,17 @@ func TestRefusals(t *testing.T) {
 			return second(l.client.AssociateRouteTable(ctx, &ec2.AssociateRouteTableInput{RouteTableId: &n.publicTable, SubnetId: &n.private}))
 		}},
 		{"a route that is there", "RouteAlreadyExists", func(ctx context.Context, l *lab, n network) error {
-			return second(l.client.CreateRoute(ctx, &ec2.CreateRouteInput{RouteTableId: &n.privateTable, DestinationCidrBlock: str("0.0.0.0/0"), GatewayId: &n.igw}))
+			return second(l.client.CreateRoute(ctx, &ec2.CreateRouteInput{RouteTableId: &n.privateTable, DestinationCidrBlock: new("0.0.0.0/0"), GatewayId: &n.igw}))
 		}},
 		{"the same route again", "", func(ctx context.Context, l *lab, n network) error {
-			return second(l.client.CreateRoute(ctx, &ec2.CreateRouteInput{RouteTableId: &n.privateTable, DestinationCidrBlock: str("0.0.0.0/0"), NatGatewayId: &n.nat}))
+			return second(l.client.CreateRoute(ctx, &ec2.CreateRouteInput{RouteTableId: &n.privateTable, DestinationCidrBlock: new("0.0.0.0/0"), NatGatewayId: &n.nat}))
 		}},
 		{"a NAT token with another address", "IdempotentParameterMismatch", func(ctx context.Context, l *lab, n network) error {
 			eip := *ok(l.client.AllocateAddress(ctx, &ec2.AllocateAddressInput{})).AllocationId
-			return second(l.client.CreateNatGateway(ctx, &ec2.CreateNatGatewayInput{SubnetId: &n.public, AllocationId: &eip, ClientToken: str("nat-1")}))
+			return second(l.client.CreateNatGateway(ctx, &ec2.CreateNatGatewayInput{SubnetId: &n.public, AllocationId: &eip, ClientToken: new("nat-1")}))
 		}},
 		{"a NAT gateway without an address", "InvalidAllocationID.NotFound", func(ctx context.Context, l *lab, n network) error {
-			return second(l.client.CreateNatGateway(ctx, &ec2.CreateNatGatewayInput{SubnetId: &n.public, AllocationId: str("eipalloc-00000000000000000")}))
+			return second(l.client.CreateNatGateway(ctx, &ec2.CreateNatGatewayInput{SubnetId: &n.public, AllocationId: new("eipalloc-00000000000000000")}))
 		}},
 		{"a sixth address", "AddressLimitExceeded", func(ctx context.Context, l *lab, _ network) error {
 			for range 4 {
@@ -133,35 +132,35 @@ func TestRefusals(t *testing.T) {
 			return second(l.client.AllocateAddress(ctx, &ec2.AllocateAddressInput{}))
 		}},
 		{"a template name that is taken", "InvalidLaunchTemplateName.AlreadyExistsException", func(ctx context.Context, l *lab, _ network) error {
-			in := &ec2.CreateLaunchTemplateInput{LaunchTemplateName: str("one"), ClientToken: str("a"), LaunchTemplateData: &types.RequestLaunchTemplateData{InstanceType: "t3.micro"}}
+			in := &ec2.CreateLaunchTemplateInput{LaunchTemplateName: new("one"), ClientToken: new("a"), LaunchTemplateData: &types.RequestLaunchTemplateData{InstanceType: "t3.micro"}}
 			ok(l.client.CreateLaunchTemplate(ctx, in))
 			ok(l.client.CreateLaunchTemplate(ctx, in)) // the same token makes no second one
-			in.ClientToken = str("b")
+			in.ClientToken = new("b")
 			return second(l.client.CreateLaunchTemplate(ctx, in))
 		}},
 		{"a template with too much user data", "InvalidParameterValue", func(ctx context.Context, l *lab, _ network) error {
-			return second(l.client.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{LaunchTemplateName: str("one"), LaunchTemplateData: &types.RequestLaunchTemplateData{UserData: data(16385)}}))
+			return second(l.client.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{LaunchTemplateName: new("one"), LaunchTemplateData: &types.RequestLaunchTemplateData{UserData: data(16385)}}))
 		}},
 		{"16384 bytes of user data", "", run(func(in *ec2.RunInstancesInput) { in.UserData = data(16384) })},
 		{"16385 bytes of user data", "InvalidParameterValue", run(func(in *ec2.RunInstancesInput) { in.UserData = data(16385) })},
-		{"user data that is not base64", "InvalidUserData.Malformed", run(func(in *ec2.RunInstancesInput) { in.UserData = str("#!/bin/sh") })},
-		{"an image that is not", "InvalidAMIID.NotFound", run(func(in *ec2.RunInstancesInput) { in.ImageId = str("ami-00000000000000000") })},
+		{"user data that is not base64", "InvalidUserData.Malformed", run(func(in *ec2.RunInstancesInput) { in.UserData = new("#!/bin/sh") })},
+		{"an image that is not", "InvalidAMIID.NotFound", run(func(in *ec2.RunInstancesInput) { in.ImageId = new("ami-00000000000000000") })},
 		{"a type that is not", "InvalidParameterValue", run(func(in *ec2.RunInstancesInput) { in.InstanceType = "t9.mega" })},
 		{"a type of another architecture", "InvalidParameterValue", run(func(in *ec2.RunInstancesInput) { in.InstanceType = types.InstanceTypeT4gMicro })},
-		{"a key that is not", "InvalidKeyPair.NotFound", run(func(in *ec2.RunInstancesInput) { in.KeyName = str("none") })},
+		{"a key that is not", "InvalidKeyPair.NotFound", run(func(in *ec2.RunInstancesInput) { in.KeyName = new("none") })},
 		{"a disk smaller than its image", "InvalidBlockDeviceMapping", run(func(in *ec2.RunInstancesInput) {
-			in.BlockDeviceMappings = []types.BlockDeviceMapping{{DeviceName: str("/dev/sda1"), Ebs: &types.EbsBlockDevice{VolumeSize: awssdk.Int32(4)}}}
+			in.BlockDeviceMappings = []types.BlockDeviceMapping{{DeviceName: new("/dev/sda1"), Ebs: &types.EbsBlockDevice{VolumeSize: awssdk.Int32(4)}}}
 		})},
 		{"more vCPUs than allowed", "VcpuLimitExceeded", run(func(in *ec2.RunInstancesInput) { in.MinCount, in.MaxCount = awssdk.Int32(33), awssdk.Int32(33) })},
 		{"an instance profile that is not", "InvalidParameterValue", run(func(in *ec2.RunInstancesInput) {
-			in.IamInstanceProfile = &types.IamInstanceProfileSpecification{Name: str("none")}
+			in.IamInstanceProfile = &types.IamInstanceProfileSpecification{Name: new("none")}
 		})},
 		{"a group of another VPC", "InvalidParameter", func(ctx context.Context, l *lab, n network) error {
-			other := l.defaultGroup(ctx, *ok(l.client.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: str("10.8.0.0/16")})).Vpc.VpcId)
+			other := l.defaultGroup(ctx, *ok(l.client.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: new("10.8.0.0/16")})).Vpc.VpcId)
 			return run(func(in *ec2.RunInstancesInput) { in.SecurityGroupIds = []string{*other} })(ctx, l, n)
 		}},
 		{"a type that a zone does not offer", "Unsupported", func(ctx context.Context, l *lab, n network) error {
-			s := *ok(l.client.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: &n.vpc, CidrBlock: str("10.0.9.0/24"), AvailabilityZone: str("us-east-1e")})).Subnet.SubnetId
+			s := *ok(l.client.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: &n.vpc, CidrBlock: new("10.0.9.0/24"), AvailabilityZone: new("us-east-1e")})).Subnet.SubnetId
 			return run(func(in *ec2.RunInstancesInput) { in.SubnetId, in.InstanceType = &s, types.InstanceTypeM7iLarge })(ctx, l, n)
 		}},
 		{"IMDSv1 where it is forbidden", "HttpTokensEnforced", func(ctx context.Context, l *lab, n network) error {
@@ -174,10 +173,10 @@ func TestRefusals(t *testing.T) {
 			return second(l.client.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{"foobar"}}))
 		}},
 		{"a filter that is not", "InvalidParameterValue", func(ctx context.Context, l *lab, _ network) error {
-			return second(l.client.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: []types.Filter{{Name: str("colour"), Values: []string{"red"}}}}))
+			return second(l.client.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: []types.Filter{{Name: new("colour"), Values: []string{"red"}}}}))
 		}},
 		{"a dry run", "DryRunOperation", func(ctx context.Context, l *lab, _ network) error {
-			return second(l.client.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: str("10.8.0.0/16"), DryRun: awssdk.Bool(true)}))
+			return second(l.client.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: new("10.8.0.0/16"), DryRun: awssdk.Bool(true)}))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -195,7 +194,7 @@ func TestReportedWording(t *testing.T) {
 	ctx := context.Background()
 	l := newLab(t, atOnce)
 	n := l.build(ctx)
-	id := *ok(l.client.RunInstances(ctx, &ec2.RunInstancesInput{ImageId: str(l.ubuntu(ctx)), InstanceType: "t3.micro", MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1), SubnetId: &n.private})).Instances[0].InstanceId
+	id := *ok(l.client.RunInstances(ctx, &ec2.RunInstancesInput{ImageId: new(l.ubuntu(ctx)), InstanceType: "t3.micro", MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1), SubnetId: &n.private})).Instances[0].InstanceId
 	l.step(10 * time.Second)
 	for _, tc := range []struct {
 		ref, code, wording string
@@ -208,10 +207,10 @@ func TestReportedWording(t *testing.T) {
 		{"dspace-group/dspace-reference-architecture-aws#16", "DependencyViolation", `Network vpc-\w+ has some mapped public address\(es\)\. Please unmap those public address\(es\) before detaching the gateway\.`,
 			second(l.client.DetachInternetGateway(ctx, &ec2.DetachInternetGatewayInput{InternetGatewayId: &n.igw, VpcId: &n.vpc}))},
 		{"hashicorp/terraform-provider-aws#49846", "InvalidVpcID.NotFound", `The vpc ID 'vpc-\w+' does not exist`,
-			second(l.client.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{VpcId: str("vpc-00000000000000000"), GroupName: str("g"), Description: str("d")}))},
+			second(l.client.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{VpcId: new("vpc-00000000000000000"), GroupName: new("g"), Description: new("d")}))},
 		{"hashicorp/terraform-provider-aws#27516", "InvalidParameterValue", `Value \(vm\) for parameter iamInstanceProfile\.name is invalid\. Invalid IAM Instance Profile name`,
-			second(l.client.RunInstances(ctx, &ec2.RunInstancesInput{ImageId: str(l.ubuntu(ctx)), InstanceType: "t3.micro", MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1), SubnetId: &n.private,
-				IamInstanceProfile: &types.IamInstanceProfileSpecification{Name: str("vm")}}))},
+			second(l.client.RunInstances(ctx, &ec2.RunInstancesInput{ImageId: new(l.ubuntu(ctx)), InstanceType: "t3.micro", MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1), SubnetId: &n.private,
+				IamInstanceProfile: &types.IamInstanceProfileSpecification{Name: new("vm")}}))},
 		{"botocore's parser fixtures", "InvalidInstanceID.Malformed", `Invalid id: "foobar"`,
 			second(l.client.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{"foobar"}}))},
 	} {
