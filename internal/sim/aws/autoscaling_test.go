@@ -352,3 +352,36 @@ func TestInstanceRefresh(t *testing.T) {
 		}
 	}
 }
+
+// A group that looks at its machines through EC2 only does not mind a dead application; one that asks the load balancer
+// does.
+func TestDeadApplication(t *testing.T) {
+	f := newFleet(t, immediate)
+	f.openToLB(t)
+	_, group := f.balancer(t, "/healthz")
+	if _, err := f.w.AddFault(sim.Fault{Kind: sim.FaultGuest, Mode: "health", Count: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.create(func(in *autoscaling.CreateAutoScalingGroupInput) {
+		in.DesiredCapacity, in.TargetGroupARNs, in.HealthCheckGracePeriod = awssdk.Int32(1), []string{group}, awssdk.Int32(120)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	f.w.Step(20 * time.Minute)
+	dead := f.inService(t)
+	if len(dead) != 1 || len(f.history(t)) != 1 {
+		t.Fatalf("in service %v after %d activities, want the one machine for good", dead, len(f.history(t)))
+	}
+	if state, reason := f.health(t, group, dead[0]); state != "unhealthy" || reason != "Target.FailedHealthChecks" {
+		t.Errorf("the target is %s (%s)", state, reason)
+	}
+	must(f.asg.UpdateAutoScalingGroup(f.ctx(), &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: awssdk.String("web"), HealthCheckType: awssdk.String("ELB"), HealthCheckGracePeriod: awssdk.Int32(300)}))(t)
+	f.w.Step(10 * time.Minute)
+	now := f.inService(t)
+	if len(now) != 1 || now[0] == dead[0] {
+		t.Fatalf("in service %v, want another than %s", now, dead[0])
+	}
+	if state, reason := f.health(t, group, now[0]); state != "healthy" {
+		t.Errorf("the new target is %s (%s)", state, reason)
+	}
+}

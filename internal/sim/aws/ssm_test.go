@@ -174,3 +174,51 @@ func TestAgentNeedsARole(t *testing.T) {
 	_, err := c.DescribeInstanceInformation(s.ctx(), nil)
 	wantCode(t, err, "ThrottlingException")
 }
+
+// Targets choose machines by tag and leave out those that are not ready; a machine that goes away gets no command.
+func TestCommandsByTarget(t *testing.T) {
+	s := newSite(t, immediate)
+	c := ssm.NewFromConfig(s.cfg)
+	one, two, three := s.machine(t, "subnetA"), s.machine(t, "subnetA"), s.machine(t, "subnetB")
+	must(s.ec2.CreateTags(s.ctx(), &ec2.CreateTagsInput{Resources: []string{one, two}, Tags: []ec2types.Tag{{Key: awssdk.String("role"), Value: awssdk.String("web")}}}))(t)
+	if n := len(must(c.DescribeInstanceInformation(s.ctx(), nil))(t).InstanceInformationList); n != 3 {
+		t.Errorf("%d machines have registered, want 3", n)
+	}
+	must(s.ec2.StopInstances(s.ctx(), &ec2.StopInstancesInput{InstanceIds: []string{two}}))(t)
+	s.w.Step(time.Minute)
+	send := func(tag string) *types.Command {
+		return must(c.SendCommand(s.ctx(), &ssm.SendCommandInput{DocumentName: awssdk.String("AWS-RunShellScript"), Parameters: map[string][]string{"commands": {"hostname"}},
+			Targets: []types.Target{{Key: awssdk.String("tag:role"), Values: []string{tag}}}, TimeoutSeconds: awssdk.Int32(60)}))(t).Command
+	}
+	if got := send("web"); got.TargetCount != 1 {
+		t.Errorf("%d targets, want the one that runs", got.TargetCount)
+	}
+	if got := send("none"); got.TargetCount != 0 || got.Status != types.CommandStatusSuccess {
+		t.Errorf("%d targets, %s, want none", got.TargetCount, got.Status)
+	}
+	info := must(c.DescribeInstanceInformation(s.ctx(), &ssm.DescribeInstanceInformationInput{Filters: []types.InstanceInformationStringFilter{{Key: awssdk.String("PingStatus"), Values: []string{"ConnectionLost"}}}}))(t)
+	if len(info.InstanceInformationList) != 1 || *info.InstanceInformationList[0].InstanceId != two {
+		t.Errorf("connection lost: %+v", info.InstanceInformationList)
+	}
+
+	// The machine stops before the command arrives.
+	sent := must(c.SendCommand(s.ctx(), &ssm.SendCommandInput{DocumentName: awssdk.String("AWS-RunShellScript"), Parameters: map[string][]string{"commands": {"true"}}, InstanceIds: []string{one, three}, TimeoutSeconds: awssdk.Int32(60)}))(t).Command
+	must(s.ec2.StopInstances(s.ctx(), &ec2.StopInstancesInput{InstanceIds: []string{one}}))(t)
+	s.w.Step(2 * time.Minute)
+	got := must(c.GetCommandInvocation(s.ctx(), &ssm.GetCommandInvocationInput{CommandId: sent.CommandId, InstanceId: &one}))(t)
+	if got.Status != types.CommandInvocationStatusTimedOut || *got.StatusDetails != "DeliveryTimedOut" {
+		t.Errorf("%s (%s), want TimedOut (DeliveryTimedOut)", got.Status, *got.StatusDetails)
+	}
+	list := must(c.ListCommands(s.ctx(), &ssm.ListCommandsInput{CommandId: sent.CommandId}))(t).Commands[0]
+	if list.Status != types.CommandStatusTimedOut || list.CompletedCount != 2 || list.DeliveryTimedOutCount != 1 {
+		t.Errorf("command: %s, %d completed, %d not delivered", list.Status, list.CompletedCount, list.DeliveryTimedOutCount)
+	}
+
+	slow := must(c.SendCommand(s.ctx(), &ssm.SendCommandInput{DocumentName: awssdk.String("AWS-RunShellScript"), Parameters: map[string][]string{"commands": {"sleep 600"}}, InstanceIds: []string{three}}))(t).Command
+	s.w.Step(10 * time.Second)
+	must(c.CancelCommand(s.ctx(), &ssm.CancelCommandInput{CommandId: slow.CommandId}))(t)
+	s.w.Step(20 * time.Minute)
+	if got := must(c.GetCommandInvocation(s.ctx(), &ssm.GetCommandInvocationInput{CommandId: slow.CommandId, InstanceId: &three}))(t); got.Status != types.CommandInvocationStatusCancelled {
+		t.Errorf("a cancelled command is %s", got.Status)
+	}
+}
