@@ -105,7 +105,7 @@ func (w *World) save(path string) error {
 }
 
 func (w *World) load(path string) error {
-	b, err := os.ReadFile(path) //nolint:gosec // the caller names the directory
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (w *World) load(path string) error {
 	if err := pcg.UnmarshalBinary(s.Random); err != nil {
 		return fmt.Errorf("random state: %w", err)
 	}
-	w.pcg, w.rng = pcg, rand.New(pcg) //nolint:gosec // reproducible on purpose
+	w.pcg, w.rng = pcg, rand.New(pcg)
 	w.events, w.eventSeq, w.faults, w.faultSeq = s.Events, s.EventSeq, s.Faults, s.FaultSeq
 	if s.Quotas != nil {
 		w.quotas.overrides = s.Quotas

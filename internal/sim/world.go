@@ -101,7 +101,7 @@ func New(opt Options) *World {
 
 func (w *World) reseed() {
 	w.pcg = rand.NewPCG(w.seed, 0x9e3779b97f4a7c15)
-	w.rng = rand.New(w.pcg) //nolint:gosec // reproducible on purpose
+	w.rng = rand.New(w.pcg)
 }
 
 // Options are those the world works with now.

@@ -14,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-
 // tcp is a rule for one port.
 func tcp(port int32, cidr string) []types.IpPermission {
 	return []types.IpPermission{{IpProtocol: new("tcp"), FromPort: &port, ToPort: &port, IpRanges: []types.IpRange{{CidrIp: &cidr}}}}

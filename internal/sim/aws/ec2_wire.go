@@ -275,8 +275,7 @@ func typed[In any](run func(r *request, in In) (any, error)) operation {
 // parameters are the names that an input struct knows.
 func parameters(t reflect.Type) []string {
 	var out []string
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if f.Anonymous && f.Type.Kind() == reflect.Struct {
 			out = append(out, parameters(f.Type)...)
 			continue
