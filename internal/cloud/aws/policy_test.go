@@ -42,7 +42,7 @@ func calls(t *testing.T) map[string]bool {
 	}
 	found := map[string]bool{}
 	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
+		if strings.HasSuffix(name, "_test.go") || name == "emulated.go" { // what only emulators are asked for
 			continue
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
