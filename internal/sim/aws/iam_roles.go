@@ -61,6 +61,11 @@ func (s *iamService) createRole(c *reqCtx, in *iam.CreateRoleInput) (*iam.Create
 	if err := checkTrustPolicy(deref(in.AssumeRolePolicyDocument)); err != nil {
 		return nil, err
 	}
+	if in.PermissionsBoundary != nil {
+		if err := s.checkBoundary(c, in.PermissionsBoundary); err != nil {
+			return nil, err
+		}
+	}
 	a, key := s.state.account(c.account), strings.ToLower(*in.RoleName)
 	if a.Roles[key] != nil {
 		return nil, fail(409, "EntityAlreadyExists", "Role with name %s already exists.", *in.RoleName)
@@ -185,14 +190,25 @@ func (s *iamService) listRoleTags(c *reqCtx, in *iam.ListRoleTagsInput) (*iam.Li
 	return &iam.ListRoleTagsOutput{Tags: page, IsTruncated: marker != nil, Marker: marker}, err
 }
 
+// checkBoundary refuses a permissions boundary that does not exist.
+func (s *iamService) checkBoundary(c *reqCtx, arn *string) error {
+	if err := checkPolicyARN(arn); err != nil {
+		return err
+	}
+	if s.policy(c, *arn) == nil {
+		return fail(404, "NoSuchEntity", "Scope ARN: %s does not exist or is not attachable.", *arn)
+	}
+	return nil
+}
+
 // putRoleBoundary and deleteRoleBoundary set and clear a permissions boundary.
 func (s *iamService) putRoleBoundary(c *reqCtx, in *iam.PutRolePermissionsBoundaryInput) (*iam.PutRolePermissionsBoundaryOutput, error) {
 	r, err := s.role(c, in.RoleName)
 	if err != nil {
 		return nil, err
 	}
-	if s.policy(c, deref(in.PermissionsBoundary)) == nil {
-		return nil, fail(404, "NoSuchEntity", "Policy %s does not exist or is not attachable.", deref(in.PermissionsBoundary))
+	if err := s.checkBoundary(c, in.PermissionsBoundary); err != nil {
+		return nil, err
 	}
 	r.Boundary = *in.PermissionsBoundary
 	return &iam.PutRolePermissionsBoundaryOutput{}, nil

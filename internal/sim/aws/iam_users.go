@@ -232,8 +232,8 @@ func (s *iamService) putUserBoundary(c *reqCtx, in *iam.PutUserPermissionsBounda
 	if err != nil {
 		return nil, err
 	}
-	if s.policy(c, deref(in.PermissionsBoundary)) == nil {
-		return nil, fail(404, "NoSuchEntity", "Policy %s does not exist or is not attachable.", deref(in.PermissionsBoundary))
+	if err := s.checkBoundary(c, in.PermissionsBoundary); err != nil {
+		return nil, err
 	}
 	u.Boundary = *in.PermissionsBoundary
 	return &iam.PutUserPermissionsBoundaryOutput{}, nil
