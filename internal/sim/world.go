@@ -139,7 +139,15 @@ func (w *World) RegisterFront(cloud string, f Standalone) {
 // runs locked); tests that look into a service do.
 func (w *World) Lock() {
 	w.mu.Lock()
+	settled := false
+	defer func() {
+		if !settled { // a service panicked in an event; the world must not stay locked for ever
+			w.eventNow = time.Time{}
+			w.mu.Unlock()
+		}
+	}()
 	w.settle()
+	settled = true
 }
 
 // Unlock releases the lock. Whoever held it may have changed something.

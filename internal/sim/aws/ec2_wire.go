@@ -115,43 +115,29 @@ func xmlText(s string) string {
 	return b.String()
 }
 
-// params reads the parameters of a query request below a prefix.
+// params is a parameter of a query request with what lies below it.
 type params struct {
-	form   url.Values
-	prefix string
+	node *formNode // nil: not in the request
+	name string
 }
 
 func (p params) at(name string) params {
-	if p.prefix == "" {
-		return params{p.form, name}
+	full := name
+	if p.name != "" {
+		full = p.name + "." + name
 	}
-	return params{p.form, p.prefix + "." + name}
+	if p.node == nil {
+		return params{nil, full}
+	}
+	return params{p.node.kids[name], full}
 }
 
-func (p params) text() (string, bool) {
-	v, ok := p.form[p.prefix]
-	if !ok || len(v) == 0 {
-		return "", false
-	}
-	return v[0], true
-}
-
-func (p params) any() bool {
-	if _, ok := p.form[p.prefix]; ok {
-		return true
-	}
-	for k := range p.form {
-		if strings.HasPrefix(k, p.prefix+".") {
-			return true
-		}
-	}
-	return false
-}
+func (p params) any() bool { return p.node != nil }
 
 // decodeEC2 fills the struct that in points at. A field's name is its `q` tag, else its Go name; after a bar stands the
 // name that the SDKs have for it, where that is quite another one.
 func decodeEC2(form url.Values, in any) error {
-	return decodeEC2Struct(params{form: form}, reflect.ValueOf(in).Elem())
+	return decodeEC2Struct(params{node: parseFormTree(form)}, reflect.ValueOf(in).Elem())
 }
 
 func decodeEC2Struct(p params, v reflect.Value) error {
@@ -204,24 +190,32 @@ func decodeEC2Value(p params, v reflect.Value) error {
 		}
 	case reflect.Slice:
 		if v.Type().Elem().Kind() != reflect.Uint8 {
-			for i := 1; ; i++ {
-				sub := p.at(strconv.Itoa(i))
-				if !sub.any() {
-					return nil
-				}
-				n := reflect.New(v.Type().Elem()).Elem()
-				if err := decodeEC2Value(sub, n); err != nil {
-					return err
-				}
-				v.Set(reflect.Append(v, n))
-			}
+			return decodeEC2List(p, v)
 		}
 	}
-	s, ok := p.text()
-	if !ok {
+	if !p.node.set {
 		return nil
 	}
-	bad := refuse("InvalidParameterValue", "Value (%s) for parameter %s is invalid.", s, p.prefix)
+	return decodeEC2Scalar(p, v)
+}
+
+func decodeEC2List(p params, v reflect.Value) error {
+	for i, item := range p.node.indexed() {
+		if item == nil { // an index with leading zeroes
+			continue
+		}
+		n := reflect.New(v.Type().Elem()).Elem()
+		if err := decodeEC2Value(params{item, fmt.Sprintf("%s.%d", p.name, i+1)}, n); err != nil {
+			return err
+		}
+		v.Set(reflect.Append(v, n))
+	}
+	return nil
+}
+
+func decodeEC2Scalar(p params, v reflect.Value) error {
+	s := p.node.value
+	bad := refuse("InvalidParameterValue", "Value (%s) for parameter %s is invalid.", s, p.name)
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(s)
@@ -250,7 +244,7 @@ func decodeEC2Value(p params, v reflect.Value) error {
 		}
 		v.Set(reflect.ValueOf(t))
 	default:
-		return fmt.Errorf("parameter %s: cannot decode into %s", p.prefix, v.Type())
+		return fmt.Errorf("parameter %s: cannot decode into %s", p.name, v.Type())
 	}
 	return nil
 }
