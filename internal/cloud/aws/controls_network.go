@@ -132,6 +132,10 @@ func (c *controls) listeners(ctx context.Context) error {
 		return err
 	}
 	all, err := c.p.listenersAt(ctx, c.infra.LoadBalancerID)
+	if err == nil && len(all) == 0 && len(c.infra.ListenerIDs) > 0 {
+		// A list shows what was made a moment ago later than a read by name.
+		all, err = c.p.listenersAt(ctx, "", c.infra.ListenerIDs...)
+	}
 	if err != nil {
 		return err
 	}
