@@ -148,14 +148,25 @@ func happened(err error) bool {
 
 // All runs independent parts of a step side by side and waits for every one: a
 // create in flight is never abandoned because a neighbour failed. The gravest
-// verdict wins: fatal, then error, then the shortest wait.
+// verdict wins: fatal, then error, then the shortest wait. A part that panics
+// makes All panic, where the engine turns it into the job's failure; left in its
+// goroutine it would end the process, and every worker that takes the job up.
 func All(ctx context.Context, parts ...func(context.Context) error) error {
 	errs := make([]error, len(parts))
+	panics := make([]any, len(parts))
 	var wg sync.WaitGroup
 	for i, part := range parts {
-		wg.Go(func() { errs[i] = part(ctx) })
+		wg.Go(func() {
+			defer func() { panics[i] = recover() }()
+			errs[i] = part(ctx)
+		})
 	}
 	wg.Wait()
+	for _, v := range panics {
+		if v != nil {
+			panic(v)
+		}
+	}
 	return Gravest(errs...)
 }
 
