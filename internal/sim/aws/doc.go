@@ -33,6 +33,7 @@
 //
 // # What EC2 offers to the other services
 //
-// See ec2_internal.go (subnets, security groups, network interfaces, launching and terminating instances, launch
-// templates) and guest.go (what runs inside an instance). What EC2 needs of others are the function fields in hooks.
+// platform_ec2.go is how they see it: machines and what runs in them (guest.go), subnets, security groups, network
+// interfaces of load balancers, public images. Auto Scaling launches through launch and terminate. What services ask of
+// one another are the function fields in hooks.
 package aws
