@@ -100,8 +100,11 @@ func (f failure) run(t *testing.T) {
 }
 
 // runAll runs the cases side by side.
-func runAll(t *testing.T, all []failure) {
+func runAll(t *testing.T, all []failure, change ...func(*failure)) {
 	for _, f := range all {
+		for _, c := range change {
+			c(&f)
+		}
 		t.Run(f.id, f.run)
 	}
 }
@@ -327,3 +330,6 @@ func (r *rig) object(kind, key string) string {
 func (r *rig) live(kind string) int {
 	return len(r.world.Objects(sim.ObjectFilter{Owner: r.jobID, Kind: kind}))
 }
+
+// paged is a world of small pages, none of them empty.
+var paged = sim.Options{Seed: 12, PageSize: 1, EmptyPages: -1}

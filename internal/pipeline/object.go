@@ -335,12 +335,28 @@ func (r *Run) missed(ctx context.Context, x Resource, rec *job.Object) error {
 	if !again || r.Pace.Cloud(r.Now().Sub(since)) < r.Consistency {
 		return Wait(max(r.Consistency/10, time.Second), "%s (%s), which the cloud does not show", x, rec.ID)
 	}
-	// Missing on every read for the whole window: somebody deleted it.
+	// Missing on every read for the whole window: somebody deleted it, or the
+	// cloud never made what it acknowledged.
+	if n := r.losses(rec.Kind + "/" + rec.Key); n > tolerated {
+		return Fatal("object-lost", fmt.Sprintf("%s (%s) was made %d times in this run, and each time it was gone a while later", x, rec.ID, n),
+			"Find out who or what deletes it (the cloud's audit log says), then retry: it is made again.")
+	}
 	now := r.Now()
 	rec.State, rec.RemovedAt, rec.Reason = job.ObjectRemoved, &now, "deleted outside of this job"
 	rec.Generation++
 	ev := job.Event{Type: "object.lost", Step: r.Step, Message: fmt.Sprintf("%s %s (%s) is gone, and this job did not remove it; it is made again", x.Kind, x.Name, rec.ID)}
 	return r.put(ctx, []job.Event{ev}, *rec)
+}
+
+// tolerated is how many losses of one object a run makes good by itself.
+const tolerated = 3
+
+// losses counts a loss of an object in this run.
+func (r *Run) losses(object string) int {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	r.memory.lost[object]++
+	return r.memory.lost[object]
 }
 
 // sawAgain forgets an earlier miss.
@@ -492,7 +508,25 @@ func (r *Run) removeOne(ctx context.Context, x Resource, rec job.Object) error {
 const (
 	deleteSent   = "being deleted" // from here on not-found is the expected answer
 	cameUpBroken = "came up failed"
+	condemned    = "to be replaced"
 )
+
+// Condemn marks an object of the job, by its ID, to be removed and made anew by
+// the next Ensure: the cloud calls it sound, and a step knows better. It is
+// called for what a person has been told of and has retried since. False: the
+// job has no such object of its own.
+func (r *Run) Condemn(ctx context.Context, id, why string) (bool, error) {
+	for _, rec := range r.Objects() {
+		if rec.ID != id || rec.State != job.ObjectCreated {
+			continue
+		}
+		rec.Reason = condemned
+		r.Unsettle()
+		ev := job.Event{Type: "object.condemned", Step: r.Step, Message: fmt.Sprintf("%s %s (%s) is replaced: %s", rec.Kind, rec.Name, rec.ID, why)}
+		return true, r.put(ctx, []job.Event{ev}, rec)
+	}
+	return false, nil
+}
 
 // replace removes an object that came up broken, or that a removal had begun
 // on, so that Ensure can make it anew. One that has recovered stays.

@@ -42,12 +42,13 @@ type Memory struct {
 	settled map[string]bool
 	missing map[string]time.Time
 	kept    map[string]any
+	lost    map[string]int
 	doubted bool
 }
 
 // NewMemory is an empty memory.
 func NewMemory() *Memory {
-	return &Memory{settled: map[string]bool{}, missing: map[string]time.Time{}, kept: map[string]any{}}
+	return &Memory{settled: map[string]bool{}, missing: map[string]time.Time{}, lost: map[string]int{}, kept: map[string]any{}}
 }
 
 // A Run is one pass of a worker over one job, under one lease.

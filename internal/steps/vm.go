@@ -12,8 +12,13 @@ import (
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
-// bootstrapPatience is how long a VM may take from its launch to its sentinel.
-const bootstrapPatience = 25 * time.Minute
+// bootstrapPatience is how long a VM may take from its launch to its sentinel,
+// and retryPatience how long one that took longer is asked again after a retry
+// before another takes its place.
+const (
+	bootstrapPatience = 25 * time.Minute
+	retryPatience     = 2 * time.Minute
+)
 
 func (s Set) launchTemplate(ctx context.Context, r *pipeline.Run) error {
 	return s.Cloud.EnsureLaunchTemplate(ctx, r)
@@ -102,16 +107,37 @@ func (s Set) learn(ctx context.Context, r *pipeline.Run, probes map[string]cloud
 				r.Note("%s", text)
 			}
 		case cloud.ProbeFailed:
+			replaced, err := s.replaceFailed(ctx, r, vm, 0)
+			if err != nil {
+				return err
+			}
+			if replaced {
+				pending = append(pending, vm.Name+": another VM in its place")
+				break
+			}
 			vm.State, vm.LastError = job.VMFailed, p.Detail
 			failed = append(failed, vm.Name+": "+p.Detail)
 		default:
-			vm.State = job.VMBootstrapping
 			text := vm.Name + ": " + waitsFor(p)
-			if vm.LaunchedAt != nil && r.Pace.Cloud(now.Sub(*vm.LaunchedAt)) > bootstrapPatience {
-				vm.LastError = waitsFor(p)
-				late = append(late, text)
-			} else {
+			if vm.LaunchedAt == nil || r.Pace.Cloud(now.Sub(*vm.LaunchedAt)) <= bootstrapPatience {
+				if vm.State != job.VMFailed { // a retry waits for its answer first
+					vm.State = job.VMBootstrapping
+				}
 				pending = append(pending, text)
+				break
+			}
+			retried := vm.State == job.VMFailed
+			replaced, err := s.replaceFailed(ctx, r, vm, retryPatience)
+			switch {
+			case err != nil:
+				return err
+			case replaced:
+				pending = append(pending, vm.Name+": another VM in its place")
+			case retried && s.sinceRetry(r, vm) <= retryPatience:
+				pending = append(pending, text)
+			default:
+				vm.State, vm.LastError = job.VMFailed, waitsFor(p)
+				late = append(late, text)
 			}
 		}
 		changed = changed || was.State != vm.State || was.LastError != vm.LastError
@@ -124,14 +150,42 @@ func (s Set) learn(ctx context.Context, r *pipeline.Run, probes map[string]cloud
 	switch {
 	case len(failed) > 0:
 		return pipeline.Fatal("bootstrap-failed", "the bootstrap failed on "+strings.Join(failed, "\n"),
-			"Read the end of the log above. Put right what it names (often: no egress, or a mirror that does not answer), then retry, or tear the job down.")
+			"Read the end of the log above. Put right what it names (often: no egress, or a mirror that does not answer), then retry: what still has not come through then is replaced.")
 	case len(late) > 0:
 		return pipeline.Fatal("bootstrap-timeout", fmt.Sprintf("no sentinel after %s on %s", bootstrapPatience, strings.Join(late, "; ")),
-			"Check that the VM has egress and that its exec agent runs, then retry.")
+			"Check that the VM has egress and that its exec agent runs, then retry: a VM that does not answer then is replaced.")
 	case len(pending) > 0:
 		return pipeline.Wait(10*time.Second, "%s", strings.Join(pending, "; "))
 	}
 	return nil
+}
+
+// replaceFailed puts another VM in the place of one whose bootstrap had failed
+// before this retry and which is still no better: cloud-init runs once, so that
+// only a new VM sees what was put right. One of a scaling group is the group's.
+func (s Set) replaceFailed(ctx context.Context, r *pipeline.Run, vm *job.VMInfo, patience time.Duration) (bool, error) {
+	if vm.State != job.VMFailed || s.sinceRetry(r, vm) < patience {
+		return false, nil
+	}
+	return r.Condemn(ctx, vm.InstanceID, or(vm.LastError, "its bootstrap failed"))
+}
+
+// sinceRetry is for how long this run has been looking at a failed VM.
+func (s Set) sinceRetry(r *pipeline.Run, vm *job.VMInfo) time.Duration {
+	key := "failed VM " + vm.InstanceID
+	since, ok := r.Recall(key).(time.Time)
+	if !ok {
+		since = r.Now()
+		r.Remember(key, since)
+	}
+	return r.Pace.Cloud(r.Now().Sub(since))
+}
+
+func or(s, alt string) string {
+	if s == "" {
+		return alt
+	}
+	return s
 }
 
 func waitsFor(p cloud.Probe) string {

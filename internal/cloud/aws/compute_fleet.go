@@ -103,6 +103,11 @@ func (f *fleet) rest(ctx context.Context) (done bool, err error) {
 	if !ok || f.r.Mode != pipeline.Apply {
 		return false, nil
 	}
+	for _, o := range f.r.Objects() {
+		if o.Kind == kindInstance && o.State == job.ObjectCreated && o.Reason != "" {
+			return false, nil // it is being replaced
+		}
+	}
 	if f.r.Pace.Cloud(f.r.Now().Sub(seen)) < lookAgain {
 		return true, nil
 	}

@@ -38,6 +38,8 @@ type Cloud struct {
 
 	ec2      *EC2
 	platform *platform
+
+	rehearsed map[string]time.Duration // see rehearse
 }
 
 // hooks are what services ask of one another. A service sets its own in its constructor; a nil hook means that the

@@ -99,14 +99,27 @@ func (c *Cloud) booting(in scope, id string) bool {
 	return g != nil && g.Next != nil
 }
 
-// rehearse runs a shell script on a copy of an instance, which shows how long it would take as things stand.
+// rehearse runs a shell script on a copy of an instance, which shows how long it would take as things stand. A script that
+// has waited for minutes on one machine waits as long on the next one of its image: that is remembered, since thousands
+// of rounds of a loop take real time.
 func (c *Cloud) rehearse(in scope, id, script string) time.Duration {
 	sc := c.ec2.in(in)
 	i, g := sc.Instances[id], sc.Guests[id]
 	if i == nil || g == nil {
 		return 0
 	}
-	return g.Machine.Clone().Run(script, c.ec2.guestEnv(sc, i)).Took
+	key := i.ImageID + "\n" + script
+	if took, ok := c.rehearsed[key]; ok {
+		return took
+	}
+	took := g.Machine.Clone().Run(script, c.ec2.guestEnv(sc, i)).Took
+	if took >= time.Minute {
+		if c.rehearsed == nil {
+			c.rehearsed = map[string]time.Duration{}
+		}
+		c.rehearsed[key] = took
+	}
+	return took
 }
 
 // probe sends a health check from a load balancer, with its security groups and addresses, to an instance.
