@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -80,6 +81,39 @@ func TestAttachAndDetach(t *testing.T) {
 			t.Errorf("VM %s was replaced by a vmOp: %s → %s", got.Name, vms[i].InstanceID, got.InstanceID)
 		}
 	}
+	r.move(job.Delete, "")
+	r.await(job.Cancelled)
+	r.checkGone(t, before)
+}
+
+// A worker that was silent for longer than DeadAfter fences itself, in the midst
+// of a step too. When nobody has taken the job over meanwhile, it goes on by
+// itself, soon and not only when the lease ends.
+func TestSilentSpellStrandsNoJob(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sim.Options{Seed: 9})
+	before := r.world.Snapshot()
+	w := r.start()
+	silences := 0
+	r.world.OnCall(func(phase sim.Phase, c *sim.Call) error {
+		if phase == sim.Before && (c.Operation == "CreateRole" || c.Operation == "CreateLaunchTemplate") {
+			silences++
+			w.mute.Store(true)
+			time.Sleep(2500 * time.Millisecond) // DeadAfter is 2 s
+			w.mute.Store(false)
+		}
+		return nil
+	})
+	r.vm("shop-prod", plain)
+	start := time.Now()
+	r.await(job.Completed)
+	if took := time.Since(start); took > time.Minute {
+		t.Errorf("the job stood still for %s", took)
+	}
+	if silences < 2 {
+		t.Fatalf("%d silences", silences)
+	}
+	r.checkBooks(t)
 	r.move(job.Delete, "")
 	r.await(job.Cancelled)
 	r.checkGone(t, before)

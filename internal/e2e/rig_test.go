@@ -117,6 +117,7 @@ type worker struct {
 	r     *rig
 	name  string
 	dead  atomic.Bool
+	mute  atomic.Bool // its heartbeats do not arrive
 	done  chan struct{}
 	stop  context.CancelFunc
 	write func() error // called before each ledger write; its error is a crash
@@ -142,6 +143,9 @@ func (m mortal) Claim(ctx context.Context, name string, n int, o ledger.ClaimOpt
 func (m mortal) Beat(ctx context.Context, w ledger.Worker) error {
 	if m.w.dead.Load() {
 		return errDead
+	}
+	if m.w.mute.Load() {
+		return errors.New("the database does not answer")
 	}
 	return m.Ledger.Beat(ctx, w)
 }
@@ -232,7 +236,7 @@ func (r *rig) start(prepare ...func(*worker)) *worker {
 	})
 	go func() {
 		defer close(w.done)
-		if err := rec.Run(ctx); err != nil && !w.dead.Load() {
+		if err := rec.Run(ctx); err != nil && !w.dead.Load() && ctx.Err() == nil {
 			r.t.Errorf("%s: %v", w.name, err)
 		}
 	}()

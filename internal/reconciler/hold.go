@@ -108,15 +108,21 @@ func (h *hold) checkpoint(ctx context.Context, c ledger.Checkpoint) error {
 	return err
 }
 
-// giveBack releases the lease after a pass that could not commit, so that the
-// job does not stand still until the lease runs out. It tries until it is done
-// or the lease is lost.
+// giveBack releases the lease after a pass that could not commit, or that fenced
+// itself after a silence: nobody may have taken the job over, and it must not
+// stand still until the lease runs out. The release names the token, so it does
+// nothing to a job that is somebody else's by now.
 func (h *hold) giveBack(ctx context.Context) {
-	for h.good() == nil {
-		if err := h.r.Ledger.ReleaseAll(ctx, h.r.Worker, h.lease); err == nil {
+	const pause = 500 * time.Millisecond
+	for tries := 0; ; tries++ {
+		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		err := h.r.Ledger.ReleaseAll(rctx, h.r.Worker, h.lease)
+		cancel()
+		if err == nil || errors.Is(err, ledger.ErrLeaseLost) || ctx.Err() != nil && tries >= 5 || time.Duration(tries)*pause > h.lease.TTL {
+			h.r.poke()
 			return
 		}
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 

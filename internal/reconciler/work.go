@@ -48,9 +48,9 @@ func (r *Reconciler) work(ctx context.Context, c ledger.Claimed, claimed time.Ti
 	}()
 	jctx = pipeline.WithGate(jctx, h.gate)
 	p := &pass{hold: h, log: log, claimedAt: j.UpdatedAt, started: claimed}
-	if err := p.run(jctx); err != nil && !errors.Is(err, pipeline.ErrLeaseLost) {
-		log.ErrorContext(ctx, "the pass ended early; the job goes back to the queue", "error", err)
-		h.giveBack(context.WithoutCancel(ctx))
+	if err := p.run(jctx); err != nil {
+		log.WarnContext(ctx, "the pass ended early; the job goes back to the queue", "error", err)
+		h.giveBack(ctx)
 	}
 }
 
