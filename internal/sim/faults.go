@@ -255,10 +255,8 @@ const (
 // count-limited fault hides any number of objects from so many reads. The world must be locked.
 func (w *World) Visible(c *Call, id string, created time.Time, by Lookup, text string) bool {
 	age := w.Now().Sub(created)
-	if d := w.consistency(by); d > 0 && age < 30*time.Second {
-		if age < time.Duration(w.Fraction("visible", id)*float64(d)) {
-			return false
-		}
+	if d := w.consistency(by); age < d && age < time.Duration(w.Fraction("visible", id)*float64(d)) {
+		return false
 	}
 	for _, f := range w.faults {
 		if f.Kind != FaultHidden || !f.concerns(c, id+" "+text+" "+c.Params) {

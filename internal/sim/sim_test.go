@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -343,6 +344,41 @@ func TestPersist(t *testing.T) {
 	again.w.Step(time.Minute)
 	if got := again.state("a"); got != "done" {
 		t.Errorf("what was to happen did not: a is %s", got)
+	}
+}
+
+// Many callers at once, while the control side looks on and changes things; run it with -race.
+func TestConcurrentCallers(t *testing.T) {
+	s := newShop(Options{})
+	if _, err := s.w.AddFault(Fault{Kind: FaultError, Percent: 10, Count: -1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.w.AddFault(Fault{Kind: FaultSwallow, Percent: 5, Count: -1}); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 50 {
+				s.order(t, fmt.Sprintf("%d-%d", g, i))
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 50 {
+			s.w.Step(time.Second)
+			s.w.Residue("me")
+			s.w.Snapshot()
+			s.w.Faults()
+			s.w.Books(BookFilter{Fault: "any"})
+			s.w.SetOptions(func(o *Options) { o.PageSize++ })
+		}
+	})
+	wg.Wait()
+	swallowed := len(s.w.Books(BookFilter{Fault: "swallow"}))
+	refused := len(s.w.Books(BookFilter{Status: 500}))
+	if n := len(s.w.Objects(ObjectFilter{})); n != 400-swallowed-refused || swallowed == 0 || refused == 0 {
+		t.Errorf("%d orders of 400, %d swallowed, %d refused", n, swallowed, refused)
 	}
 }
 
