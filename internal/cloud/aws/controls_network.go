@@ -132,12 +132,19 @@ func (c *controls) listeners(ctx context.Context) error {
 		return err
 	}
 	all, err := c.p.listenersAt(ctx, c.infra.LoadBalancerID)
-	if err == nil && len(all) == 0 && len(c.infra.ListenerIDs) > 0 {
-		// A list shows what was made a moment ago later than a read by name.
-		all, err = c.p.listenersAt(ctx, "", c.infra.ListenerIDs...)
-	}
 	if err != nil {
 		return err
+	}
+	// What was made a moment ago may not be listed yet.
+	missing := slices.DeleteFunc(slices.Clone(c.infra.ListenerIDs), func(id string) bool {
+		return slices.ContainsFunc(all, func(l elbtypes.Listener) bool { return aws.ToString(l.ListenerArn) == id })
+	})
+	if len(missing) > 0 {
+		named, err := c.p.listenersAt(ctx, "", missing...)
+		if err != nil {
+			return err
+		}
+		all = append(all, named...)
 	}
 	var open, redirects, policies []string
 	for _, l := range all {

@@ -76,6 +76,7 @@ func TestHTTPSListener(t *testing.T) {
 	g.world.Step(30 * time.Second)
 	g.job.Config.Spec = json.RawMessage(strings.TrimSuffix(fixedSpec, "}") + fmt.Sprintf(`,"loadBalancer":{"certificate":%q}}`, arn))
 	g.create()
+	g.world.Step(30 * time.Second) // until lists show them
 	listeners, err := g.p.listenersAt(t.Context(), g.infra().LoadBalancerID)
 	if err != nil {
 		t.Fatal(err)
