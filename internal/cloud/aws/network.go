@@ -232,9 +232,7 @@ func confirm(ctx context.Context, r *pipeline.Run, xs ...pipeline.Resource) erro
 			if a.Seen == a.Wanted {
 				continue
 			}
-			if err := unconfirmed(ctx, r, x, a); err != nil {
-				return err
-			}
+			return unconfirmed(ctx, r, x, a)
 		}
 	}
 	return nil
