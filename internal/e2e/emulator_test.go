@@ -95,6 +95,29 @@ func noFilters(op string, form url.Values) {
 	}
 }
 
+// launchesHeedLittle starts VMs without what protects them, and shows none that
+// has ended.
+func launchesHeedLittle(op string, form url.Values) {
+	noTokens(op, form)
+	switch op {
+	case "RunInstances", "CreateLaunchTemplate", "CreateLaunchTemplateVersion":
+		for k := range form {
+			if strings.Contains(k, "MetadataOptions.") || strings.HasSuffix(k, "EbsOptimized") {
+				form.Del(k)
+			}
+		}
+	case "DescribeInstances":
+		n := 1
+		for form.Has(fmt.Sprintf("Filter.%d.Name", n)) {
+			n++
+		}
+		form.Set(fmt.Sprintf("Filter.%d.Name", n), "instance-state-name")
+		for i, state := range []string{"pending", "running", "stopping", "stopped"} {
+			form.Set(fmt.Sprintf("Filter.%d.Value.%d", n, i+1), state)
+		}
+	}
+}
+
 // Run Command as a success without a machine: at once, and with empty output.
 func commandSent(_ *emulation, w http.ResponseWriter, body []byte) {
 	var in struct{ InstanceIds []string }
@@ -155,6 +178,17 @@ var emulators = []emulator{
 	{
 		name:  "lists that heed no filter",
 		heeds: noFilters, asked: []string{"ec2:DescribeSecurityGroups"},
+	},
+	{
+		name:  "ended VMs that are not shown, launches that heed little",
+		heeds: launchesHeedLittle, asked: []string{"ec2:CreateLaunchTemplate"},
+	},
+	{
+		name: "templates of which little is shown",
+		drops: map[string][]string{"DescribeLaunchTemplateVersions": {
+			"metadataOptions", "blockDeviceMappingSet", "ebsOptimized", "iamInstanceProfile", "networkInterfaceSet", "tagSpecificationSet", "versionDescription", "userData",
+		}},
+		asked: []string{"ec2:DescribeLaunchTemplateVersions"},
 	},
 	{
 		name: "answers that carry little",
