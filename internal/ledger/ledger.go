@@ -157,7 +157,7 @@ func (l *Ledger) inTx(ctx context.Context, q db.Q, fn func(ctx context.Context, 
 // jobColumns is what scanJob reads, in its order.
 const jobColumns = `id, org_id, kind, resource_type, provider, mode, name, cloud_account_id, region, labels, subject_type, subject_id,
 	status, phase, run, vm_op, current_step, waiting_for, next_run_at, attempts, cancel_requested,
-	spec, infra_config, outputs, error, created_by, created_at, updated_at, version, spec_revision`
+	spec, infra_config, outputs, error, created_by, created_at, updated_at, version, spec_revision, observed_at`
 
 // scanJob reads the columns of jobColumns and whatever follows them.
 func scanJob(row db.Row, more ...any) (*job.Job, error) {
@@ -167,7 +167,7 @@ func scanJob(row db.Row, more ...any) (*job.Job, error) {
 		status, phase, vmOp          string
 		labels, spec, infra          []byte
 		outputs, failure             []byte
-		nextRun                      *int64
+		nextRun, observed            *int64
 		createdAt, updatedAt         int64
 		run, attempts                int64
 		version, specRevision        int64
@@ -176,7 +176,7 @@ func scanJob(row db.Row, more ...any) (*job.Job, error) {
 	)
 	dest := []any{&j.ID, &j.OrgID, &kind, &rtype, &provider, &mode, &name, &j.CloudAccountID, &j.Region, &labels, &subjectType, &subjectID,
 		&status, &phase, &run, &vmOp, &j.CurrentStep, &j.WaitingFor, &nextRun, &attempts, &cancelling,
-		&spec, &infra, &outputs, &failure, &j.CreatedBy, &createdAt, &updatedAt, &version, &specRevision}
+		&spec, &infra, &outputs, &failure, &j.CreatedBy, &createdAt, &updatedAt, &version, &specRevision, &observed}
 	if err := row.Scan(append(dest, more...)...); err != nil {
 		return nil, err
 	}
@@ -202,6 +202,10 @@ func scanJob(row db.Row, more ...any) (*job.Job, error) {
 	}
 	if len(j.Labels) == 0 {
 		j.Labels = nil
+	}
+	// An observation that saw nothing new writes only the column.
+	if at, infra := timePtr(observed), &j.Config.InfraConfig; at != nil && infra.ObservedAt != nil && at.After(*infra.ObservedAt) {
+		infra.ObservedAt = at
 	}
 	return &j, nil
 }

@@ -182,30 +182,3 @@ func (l *Ledger) ReleaseAll(ctx context.Context, worker string, leases ...Lease)
 	}
 	return nil
 }
-
-// Observe records what an observer saw of a finished job: its infraConfig, if
-// the job's row still has the version that the observer read and nobody works on
-// it. It raises the version and leaves the spec's revision and UpdatedAt alone.
-// ErrConflict means that the job has moved on.
-func (l *Ledger) Observe(ctx context.Context, id string, version int64, infra job.InfraConfig) error {
-	text, err := jsonText(infra, false)
-	if err != nil {
-		return fmt.Errorf("job %s: infraConfig: %w", id, err)
-	}
-	n, err := l.d.Exec(ctx, `UPDATE provisioning_jobs SET infra_config = $3, observed_at = `+l.now+`, version = version + 1
-		WHERE id = $1 AND version = $2 AND status = 'completed' AND lease_token IS NULL`, id, version, *text)
-	if err != nil {
-		return fmt.Errorf("job %s: observe: %w", id, err)
-	}
-	if n == 0 {
-		return fmt.Errorf("job %s: %w", id, ErrConflict)
-	}
-	return nil
-}
-
-// Observable returns up to n completed jobs of a family, of all organisations,
-// that were not observed for every, longest unobserved first.
-func (l *Ledger) Observable(ctx context.Context, rt job.ResourceType, every time.Duration, n int) ([]job.Job, error) {
-	return l.selectJobs(ctx, `status = 'completed' AND resource_type = $1 AND (observed_at IS NULL OR observed_at <= `+l.now+` - $2)
-		ORDER BY coalesce(observed_at, 0), id LIMIT $3`, string(rt), every.Microseconds(), n)
-}
