@@ -21,7 +21,7 @@
 //
 // A step makes its objects through Run.Ensure and removes them through
 // Run.Remove, which hold the rules that keep a crash from doubling or losing
-// anything (see object.go).
+// anything (see ensure.go and remove.go).
 package pipeline
 
 import (

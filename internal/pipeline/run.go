@@ -43,12 +43,15 @@ type Memory struct {
 	missing map[string]time.Time
 	kept    map[string]any
 	lost    map[string]int
+	deletes map[string][2]time.Time // first and last
+	gone    map[string]bool
 	doubted bool
 }
 
 // NewMemory is an empty memory.
 func NewMemory() *Memory {
-	return &Memory{settled: map[string]bool{}, missing: map[string]time.Time{}, lost: map[string]int{}, kept: map[string]any{}}
+	return &Memory{settled: map[string]bool{}, missing: map[string]time.Time{}, lost: map[string]int{}, kept: map[string]any{},
+		deletes: map[string][2]time.Time{}, gone: map[string]bool{}}
 }
 
 // A Run is one pass of a worker over one job, under one lease.

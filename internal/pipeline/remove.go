@@ -1,0 +1,180 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/zopday/provisioner/internal/job"
+)
+
+// Remove removes an object, and is done only when the cloud says that it is
+// gone: a delete that was accepted and never carried out is sent again. What the
+// ledger never heard of, or has for gone, is looked up by mark all the same,
+// since a step that died midway may have made it, and a create or a delete whose
+// outcome was mistaken may show late.
+func (r *Run) Remove(ctx context.Context, x Resource) error {
+	if r.Mode == Plan {
+		return nil
+	}
+	rec, known := r.Object(x.Kind, x.Key)
+	switch {
+	case known && rec.State == job.ObjectCreated:
+		return r.removeOne(ctx, x, rec)
+	case known && (rec.State == job.ObjectKept || r.sawGone(rec)):
+		return nil
+	}
+	ours, err := r.find(ctx, x)
+	var fatal *FatalError
+	switch {
+	case errors.As(err, &fatal) && fatal.Problem.Code == "name-taken":
+		return nil // somebody else's: not ours to remove, and nothing of ours is there
+	case err != nil:
+		return err
+	case ours != nil:
+		now := r.Now()
+		rec = job.Object{
+			JobID: r.Job.ID, Cloud: r.Job.Provider, Account: r.Job.Config.InfraConfig.Account, Region: r.Job.Region,
+			Kind: x.Kind, Key: x.Key, Name: x.Name, Step: r.Step, ID: ours.ID, State: job.ObjectCreated,
+			CreatedAt: &now, IntentAt: rec.IntentAt, Generation: rec.Generation,
+		}
+		if err := r.put(ctx, nil, rec); err != nil {
+			return err
+		}
+		return r.removeOne(ctx, x, rec)
+	case !known || rec.State != job.ObjectIntended:
+		return nil
+	}
+	// An intent without an object: the create may still show.
+	if age := r.Pace.Cloud(r.Now().Sub(deref(rec.IntentAt))); age < r.Consistency {
+		return Wait(min(5*time.Second, r.Consistency/8), "%s: an earlier create may still show", x)
+	}
+	rec.State = job.ObjectAbsent
+	return r.put(ctx, nil, rec)
+}
+
+// How long a delete may take before the job stops with a reason, and how long
+// before one that had no effect is sent again; both in cloud time.
+const (
+	deletePatience = time.Hour
+	deleteAgain    = 20 * time.Second
+)
+
+func (r *Run) removeOne(ctx context.Context, x Resource, rec job.Object) error {
+	seen, err := x.Get(ctx, rec.ID)
+	switch {
+	case Is(err, NotFound):
+		// Believed only once the object has had time to show.
+		if r.Pace.Cloud(r.Now().Sub(deref(rec.CreatedAt))) < r.Consistency && rec.Reason != deleteSent {
+			return Wait(max(r.Consistency/10, time.Second), "%s (%s) to become visible", x, rec.ID)
+		}
+		return r.removed(ctx, x, rec)
+	case err != nil:
+		return err
+	case seen.Status == Gone:
+		return r.removed(ctx, x, rec)
+	case seen.Owner != "" && seen.Owner != r.Job.ID:
+		return Fatal("not-ours", fmt.Sprintf("%s (%s) now carries the mark of %s, so it was not touched", x, rec.ID, seen.Owner),
+			"Put the mark right, or remove it by hand, then retry.")
+	}
+	if first, last := r.deletes(rec); rec.Reason == deleteSent && !first.IsZero() {
+		age := r.Pace.Cloud(r.Now().Sub(first))
+		switch {
+		case age > deletePatience:
+			return Fatal("timed-out", fmt.Sprintf("%s (%s) is still there %s after its deletion was asked for (%s)", x, rec.ID, deletePatience, or(seen.Reason, "it looks untouched")),
+				"Look at it in the cloud's console for what holds it; retry asks again.")
+		case x.Slow && seen.Status == Pending, r.Pace.Cloud(r.Now().Sub(last)) < deleteAgain:
+			return Wait(pollAfter(age), "%s (%s) to be deleted (%s)", x, rec.ID, or(seen.Reason, "deleting"))
+		}
+	}
+	if rec.Reason != deleteSent {
+		rec.Reason = deleteSent
+		if err := r.put(ctx, nil, rec); err != nil {
+			return err
+		}
+	}
+	return r.sendDelete(ctx, x, rec, seen)
+}
+
+func (r *Run) sendDelete(ctx context.Context, x Resource, rec job.Object, seen Seen) error {
+	err := x.Delete(ctx, rec.ID)
+	switch {
+	case Is(err, NotFound):
+		return r.removed(ctx, x, rec)
+	case Is(err, Busy) && x.Blockers != nil:
+		who, berr := x.Blockers(ctx, rec.ID)
+		if berr != nil {
+			return berr
+		}
+		if who != "" {
+			return &BlockedError{What: x.String() + " (" + rec.ID + ")", By: who, Err: err}
+		}
+		return err
+	case err != nil:
+		return err
+	}
+	r.noteDelete(rec)
+	if !x.Slow {
+		// Accepted is not done: it is read back.
+		switch seen, err = x.Get(ctx, rec.ID); {
+		case Is(err, NotFound), err == nil && seen.Status == Gone:
+			return r.removed(ctx, x, rec)
+		case err != nil:
+			return err
+		}
+	}
+	return Wait(pollAfter(0), "%s (%s) to be deleted (%s)", x, rec.ID, or(seen.Reason, "deleting"))
+}
+
+// deletes says when this worker first and last asked for an object's deletion.
+func (r *Run) deletes(rec job.Object) (first, last time.Time) {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	d := r.memory.deletes[rec.Kind+"/"+rec.Key+"/"+rec.ID]
+	return d[0], d[1]
+}
+
+func (r *Run) noteDelete(rec job.Object) {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	key, now := rec.Kind+"/"+rec.Key+"/"+rec.ID, r.Now()
+	d := r.memory.deletes[key]
+	if d[0].IsZero() {
+		d[0] = now
+	}
+	d[1] = now
+	r.memory.deletes[key] = d
+}
+
+// sawGone reports whether this worker has seen in this run that the object is gone.
+func (r *Run) sawGone(rec job.Object) bool {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	return rec.State == job.ObjectRemoved && r.memory.gone[rec.Kind+"/"+rec.Key+"/"+rec.ID]
+}
+
+func (r *Run) removed(ctx context.Context, x Resource, rec job.Object) error {
+	now := r.Now()
+	rec.State, rec.RemovedAt, rec.Reason = job.ObjectRemoved, &now, ""
+	ev := job.Event{Type: "object.removed", Step: r.Step, Message: fmt.Sprintf("%s %s (%s) is gone", x.Kind, x.Name, rec.ID)}
+	if err := r.put(ctx, []job.Event{ev}, rec); err != nil {
+		return err
+	}
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	r.memory.gone[rec.Kind+"/"+rec.Key+"/"+rec.ID] = true
+	return nil
+}
+
+// A BlockedError is a delete that something else stands in the way of.
+type BlockedError struct {
+	What string // the object that cannot be deleted
+	By   string // who blocks it, and how to free it
+	Err  error
+}
+
+func (e *BlockedError) Error() string {
+	return fmt.Sprintf("%s cannot be deleted: %s", e.What, e.By)
+}
+func (e *BlockedError) Unwrap() error { return e.Err }

@@ -1,0 +1,117 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/zopday/provisioner/internal/job"
+)
+
+// teardown runs passes of a removal by one worker, until it is over.
+func (b *bench) teardown(t *testing.T, change func(*Resource)) error {
+	t.Helper()
+	mem := NewMemory()
+	for range 2000 {
+		r := NewRun(b.j, Apply, b.book.all(), b.book, mem, func() time.Time { return b.shelf.now }, 1)
+		r.Down = true
+		x := b.shelf.resource(r, false)
+		if change != nil {
+			change(&x)
+		}
+		err := r.Remove(t.Context(), x)
+		var wait *WaitError
+		if !errors.As(err, &wait) {
+			return err
+		}
+		b.shelf.now = b.shelf.now.Add(wait.After)
+	}
+	t.Fatal("the removal never ended")
+	return nil
+}
+
+func TestDeleteThatWasSwallowedIsSentAgain(t *testing.T) {
+	for _, slow := range []bool{false, true} {
+		b := newBench()
+		if err := b.settle(t, false); err != nil {
+			t.Fatal(err)
+		}
+		sent := 0
+		err := b.teardown(t, func(x *Resource) {
+			x.Slow = slow
+			really := x.Delete
+			x.Delete = func(ctx context.Context, id string) error {
+				if sent++; sent == 1 {
+					return nil
+				}
+				return really(ctx, id)
+			}
+		})
+		if err != nil || len(b.shelf.things) != 0 || sent != 2 {
+			t.Errorf("slow %v: %v, %d deletes, left %+v", slow, err, sent, b.shelf.things)
+		}
+		if got := b.book.objects["shelf:thing/one"].State; got != job.ObjectRemoved {
+			t.Errorf("slow %v: the row is %s", slow, got)
+		}
+	}
+}
+
+func TestDeleteThatNeverWorksEndsWithAReason(t *testing.T) {
+	for _, slow := range []bool{false, true} {
+		b := newBench()
+		if err := b.settle(t, false); err != nil {
+			t.Fatal(err)
+		}
+		sent := 0
+		err := b.teardown(t, func(x *Resource) {
+			x.Slow = slow
+			x.Delete = func(context.Context, string) error { sent++; return nil }
+		})
+		var fatal *FatalError
+		if !errors.As(err, &fatal) || fatal.Problem.Code != "timed-out" {
+			t.Fatalf("slow %v: %v", slow, err)
+		}
+		if sent > 200 {
+			t.Errorf("slow %v: %d deletes were sent in an hour", slow, sent)
+		}
+		if got := b.book.objects["shelf:thing/one"].State; got != job.ObjectCreated {
+			t.Errorf("slow %v: what is still there is %s in the ledger", slow, got)
+		}
+	}
+}
+
+func TestWhatShowsAfterItWasGivenUpIsRemoved(t *testing.T) {
+	for _, state := range []job.ObjectStatus{job.ObjectAbsent, job.ObjectRemoved} {
+		b := newBench()
+		b.book.objects["shelf:thing/one"] = job.Object{JobID: b.j.ID, Kind: "shelf:thing", Key: "one", ID: "t-1", State: state}
+		b.shelf.things["t-5"] = &thing{id: "t-5", owner: b.j.ID, born: b.shelf.now}
+		b.shelf.things["t-6"] = &thing{id: "t-6", owner: "somebody", born: b.shelf.now}
+		if err := b.teardown(t, nil); err != nil {
+			t.Fatal(err)
+		}
+		if b.shelf.things["t-5"] != nil || b.shelf.things["t-6"] == nil {
+			t.Errorf("%s: left %+v", state, b.shelf.things)
+		}
+	}
+}
+
+func TestMismatchLooksBeforeItUsesANewToken(t *testing.T) {
+	b := newBench()
+	b.lag = 10 * time.Second
+	r := b.run(Apply)
+	x := b.shelf.resource(r, true)
+	x.Create = func(context.Context, string) (Seen, error) {
+		// Made by an earlier version of the arguments, whose reply was lost.
+		b.shelf.things["t-1"] = &thing{id: "t-1", owner: b.j.ID, born: b.shelf.now, size: "large"}
+		b.shelf.creates++
+		return Seen{}, &CloudError{Class: Mismatch, Sent: true, Op: "create"}
+	}
+	if _, err := r.Ensure(t.Context(), x); !Is(err, Mismatch) {
+		t.Fatal(err)
+	}
+	if err := b.settle(t, true); err != nil {
+		t.Fatal(err)
+	}
+	b.checkOne(t)
+}
