@@ -37,6 +37,7 @@ func openPostgres(ctx context.Context, dsn string) (*pgDB, error) {
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = 5 * time.Second
 	}
+	c.DialFunc = dialer(c.ConnectTimeout).DialContext
 	if _, set := c.RuntimeParams["application_name"]; !set {
 		c.RuntimeParams["application_name"] = "zopday"
 	}
