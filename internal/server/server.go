@@ -25,6 +25,7 @@ import (
 	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/provision"
 	"github.com/zopday/provisioner/internal/reconciler"
+	"github.com/zopday/provisioner/internal/secrets"
 	"github.com/zopday/provisioner/internal/spaces"
 	"github.com/zopday/provisioner/internal/steps"
 )
@@ -48,9 +49,10 @@ type AWS struct{ Endpoint, AccessKey, SecretKey string }
 
 // A Server is one process that runs.
 type Server struct {
-	url   string
-	fresh string
-	log   *slog.Logger
+	url     string
+	fresh   string
+	log     *slog.Logger
+	secrets *secrets.Store // nil while the store is closed
 
 	http     *http.Server
 	stopWork context.CancelFunc
@@ -102,6 +104,9 @@ func (s *Server) start(ctx context.Context, c Config) error {
 	}
 	s.closeAll = append(s.closeAll, d.Close)
 	if err := d.Migrate(ctx); err != nil {
+		return err
+	}
+	if s.secrets, err = openSecrets(ctx, d, c); err != nil {
 		return err
 	}
 	if s.fresh, err = access.Bootstrap(ctx, d, c.Token); err != nil {
