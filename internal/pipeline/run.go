@@ -198,13 +198,18 @@ func (r *Run) Doubt() {
 	r.memory.doubted = true
 }
 
-// Doubted reports whether an earlier pass has doubted, and ends the doubt.
+// Doubted reports whether an earlier pass has doubted.
 func (r *Run) Doubted() bool {
 	r.memory.mu.Lock()
 	defer r.memory.mu.Unlock()
-	was := r.memory.doubted
+	return r.memory.doubted
+}
+
+// EndDoubt ends the doubt: everything has been looked at again.
+func (r *Run) EndDoubt() {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
 	r.memory.doubted = false
-	return was
 }
 
 // A Drift is one attribute that is not as asked.

@@ -108,6 +108,16 @@ func (h *hold) checkpoint(ctx context.Context, c ledger.Checkpoint) error {
 	return err
 }
 
+// take takes a job in hand. It reports whether the worker was silent for too
+// long since it sent the claim: the job may be somebody else's by now, and the
+// heartbeat that ended the silence could not know of this hold.
+func (r *Reconciler) take(h *hold, claimed time.Time) (broken bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held[h.job.ID] = h
+	return !claimed.After(r.brokenAt)
+}
+
 // giveBack releases the lease after a pass that could not commit, or that fenced
 // itself after a silence: nobody may have taken the job over, and it must not
 // stand still until the lease runs out. The release names the token, so it does
@@ -135,6 +145,8 @@ func (r *Reconciler) renewHeld(ctx context.Context) {
 		held = append(held, h)
 	}
 	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, r.DeadAfter/2)
+	defer cancel()
 	for _, h := range held {
 		ttl := ttlOf(h.family)
 		start := time.Now()
@@ -153,8 +165,10 @@ func (r *Reconciler) renewHeld(ctx context.Context) {
 	}
 }
 
+// loseAll lets go of everything that was claimed before now.
 func (r *Reconciler) loseAll() {
 	r.mu.Lock()
+	r.brokenAt = time.Now()
 	held := make([]*hold, 0, len(r.held))
 	for _, h := range r.held {
 		held = append(held, h)

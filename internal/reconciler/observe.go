@@ -36,10 +36,26 @@ func (r *Reconciler) observeLoop(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			if err := r.observe(ctx, &jobs[i]); err != nil && ctx.Err() == nil {
-				r.Log.WarnContext(ctx, "observing", "job", jobs[i].ID, "error", err)
-			}
+			r.observeOne(ctx, &jobs[i])
 		}
+	}
+}
+
+// observeOne looks at one finished job. A failure is noted in the ledger, so
+// that a job that cannot be looked at does not stand before the others.
+func (r *Reconciler) observeOne(ctx context.Context, j *job.Job) {
+	octx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	version := j.Version
+	err := r.observe(octx, j)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	r.Log.WarnContext(ctx, "observing", "job", j.ID, "error", err)
+	fctx, done := context.WithTimeout(ctx, ledgerPatience)
+	defer done()
+	if err := r.Ledger.ObserveFailed(fctx, j.ID, version); err != nil {
+		r.Log.WarnContext(ctx, "noting a failed observation", "job", j.ID, "error", err)
 	}
 }
 

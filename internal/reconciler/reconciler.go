@@ -28,6 +28,7 @@ type Ledger interface {
 	Objects(ctx context.Context, org, id string) ([]job.Object, error)
 	Observable(ctx context.Context, rt job.ResourceType, every time.Duration, n int) ([]job.Job, error)
 	Observe(ctx context.Context, id string, version int64, infra job.InfraConfig) error
+	ObserveFailed(ctx context.Context, id string, version int64) error
 	Wakeups(ctx context.Context) <-chan struct{}
 }
 
@@ -69,6 +70,10 @@ var TTL = map[job.ResourceType]time.Duration{
 
 const defaultTTL = 10 * time.Minute
 
+// ledgerPatience bounds a read of the ledger or a claim: a database that
+// vanished without a word must not hold a worker up for longer.
+const ledgerPatience = 10 * time.Second
+
 // A Reconciler is one worker process's engine.
 type Reconciler struct {
 	Config
@@ -77,6 +82,7 @@ type Reconciler struct {
 	held     map[string]*hold // by job ID
 	memories map[memoryKey]*remembered
 	lastBeat time.Time // monotonic: when the last confirmed heartbeat was sent
+	brokenAt time.Time // monotonic: when a silence was found to have been too long
 	nudge    chan struct{}
 }
 
@@ -185,6 +191,8 @@ func (r *Reconciler) claim(ctx context.Context, n int) ([]ledger.Claimed, error)
 	if !r.alive(time.Now()) {
 		return nil, nil // silent for too long: what would be claimed now might be taken over at once
 	}
+	ctx, cancel := context.WithTimeout(ctx, ledgerPatience)
+	defer cancel()
 	return r.Ledger.Claim(ctx, r.Worker, n, ledger.ClaimOptions{TTL: TTL, DefaultTTL: defaultTTL, DeadAfter: r.DeadAfter})
 }
 
@@ -262,9 +270,13 @@ type memoryKey struct {
 	run int
 }
 
+// remembered is the memory of a run, and when each of its steps was begun as
+// this worker knew it: a step that was begun anew since has been retried, maybe
+// by another worker, and then nothing that is remembered holds any more.
 type remembered struct {
 	*pipeline.Memory
-	used time.Time
+	used  time.Time
+	begun map[string]time.Time
 }
 
 // memoryAge is how long the memory of a run that this worker no longer works on
@@ -272,17 +284,33 @@ type remembered struct {
 const memoryAge = time.Hour
 
 // memory is what this worker remembers of a job's run.
-func (r *Reconciler) memory(j *job.Job) *pipeline.Memory {
+func (r *Reconciler) memory(j *job.Job, rows map[string]job.StepState) *pipeline.Memory {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := memoryKey{j.ID, j.Run}
 	m := r.memories[key]
-	if m == nil {
-		m = &remembered{Memory: pipeline.NewMemory()}
+	if m == nil || m.stale(rows) {
+		m = &remembered{Memory: pipeline.NewMemory(), begun: map[string]time.Time{}}
 		r.memories[key] = m
+	}
+	for name, row := range rows {
+		if row.Status != job.StepFailed { // which is about to be begun anew
+			m.begun[name] = deref(row.StartedAt).Truncate(time.Microsecond)
+		}
 	}
 	m.used = time.Now()
 	return m.Memory
+}
+
+// stale reports whether a step has failed, or was begun anew, since.
+func (m *remembered) stale(rows map[string]job.StepState) bool {
+	for name, row := range rows {
+		was, known := m.begun[name]
+		if row.Status == job.StepFailed || known && !was.Equal(deref(row.StartedAt).Truncate(time.Microsecond)) {
+			return true
+		}
+	}
+	return false
 }
 
 // forget drops it: at the end of a run, and after a failure, so that a retry

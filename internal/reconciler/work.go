@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -36,9 +37,10 @@ func (r *Reconciler) work(ctx context.Context, c ledger.Claimed, claimed time.Ti
 
 	h := &hold{r: r, job: j, lease: c.Lease, cancel: cancel, expires: claimed.Add(c.Lease.TTL),
 		family: j.ResourceType, mode: j.Mode, tearingDown: j.Phase == job.PhaseTeardown}
-	r.mu.Lock()
-	r.held[j.ID] = h
-	r.mu.Unlock()
+	if r.take(h, claimed) {
+		log.WarnContext(ctx, "this worker was silent since it claimed the job; it is given back")
+		h.lose()
+	}
 	defer func() {
 		r.mu.Lock()
 		if r.held[j.ID] == h {
@@ -50,6 +52,10 @@ func (r *Reconciler) work(ctx context.Context, c ledger.Claimed, claimed time.Ti
 	p := &pass{hold: h, log: log, claimedAt: j.UpdatedAt, started: claimed}
 	if err := p.run(jctx); err != nil {
 		log.WarnContext(ctx, "the pass ended early; the job goes back to the queue", "error", err)
+		select { // what went wrong may go wrong again at once
+		case <-ctx.Done():
+		case <-time.After(time.Second + rand.N(time.Second)):
+		}
 		h.giveBack(ctx)
 	}
 }
@@ -85,7 +91,9 @@ func (p *pass) run(ctx context.Context) (err error) {
 		return p.stop(ctx, job.Error{Code: "unknown-pipeline", Message: err.Error(), Hint: "This version does not know this job; run the version that made it."})
 	}
 	p.dir = dir
-	rows, err := p.r.Ledger.Steps(ctx, j.OrgID, j.ID)
+	rctx, cancel := context.WithTimeout(ctx, ledgerPatience)
+	defer cancel()
+	rows, err := p.r.Ledger.Steps(rctx, j.OrgID, j.ID)
 	if err != nil {
 		return err
 	}
@@ -94,11 +102,11 @@ func (p *pass) run(ctx context.Context) (err error) {
 			Message: fmt.Sprintf("the ledger has a step %q that this version does not know", unknown),
 			Hint:    "Run the version that wrote it; it is not passed over, since what it made would be forgotten."})
 	}
-	objects, err := p.r.Ledger.Objects(ctx, j.OrgID, j.ID)
+	objects, err := p.r.Ledger.Objects(rctx, j.OrgID, j.ID)
 	if err != nil {
 		return err
 	}
-	run := pipeline.NewRun(j, pipeline.Apply, objects, p.hold, p.r.memory(j), p.now, p.r.Pace)
+	run := pipeline.NewRun(j, pipeline.Apply, objects, p.hold, p.r.memory(j, p.rows), p.now, p.r.Pace)
 	run.Down = dir == job.Down
 	set.Cloud, err = p.r.Clouds.Open(ctx, j)
 	if err != nil {
@@ -108,13 +116,15 @@ func (p *pass) run(ctx context.Context) (err error) {
 	if list, _, err = set.Current(j); err != nil {
 		return err
 	}
-	doubted := run.Doubted() && !run.Down
+	doubted, last := run.Doubted() && !run.Down, p.lastBegun(list)
 	for i, step := range list {
-		done := p.rows[step.Name].Status == job.StepDone
-		if done && !p.again(step, run) && !doubted {
+		if doubted && i >= last {
+			run.EndDoubt() // everything before the step under way has been looked at
+			doubted = false
+		}
+		if p.rows[step.Name].Status == job.StepDone && !p.again(step, run) && !doubted {
 			continue
 		}
-		doubted = doubted && done // what comes after the step that is under way was not begun
 		following := ""
 		if i+1 < len(list) {
 			following = list[i+1].Name
@@ -127,7 +137,7 @@ func (p *pass) run(ctx context.Context) (err error) {
 	return p.finish(ctx, set)
 }
 
-// first is the name of the first step that is not done.
+// first is the name of the first step that is not done; of the last one, if all are.
 func (p *pass) first(list pipeline.Pipeline) string {
 	for _, s := range list {
 		if p.rows[s.Name].Status != job.StepDone {
@@ -137,7 +147,18 @@ func (p *pass) first(list pipeline.Pipeline) string {
 			return s.Name
 		}
 	}
-	return ""
+	return list[len(list)-1].Name
+}
+
+// lastBegun is the place of the last step that has a row; -1 if none has.
+func (p *pass) lastBegun(list pipeline.Pipeline) int {
+	last := -1
+	for i, s := range list {
+		if _, begun := p.rows[s.Name]; begun {
+			last = i
+		}
+	}
+	return last
 }
 
 // again reports whether a step that is done runs once more: stepValidate, for a
@@ -158,6 +179,16 @@ func (p *pass) progress(rows []job.StepState, list pipeline.Pipeline) (unknown s
 			return s.Name
 		}
 		p.rows[s.Name] = s
+	}
+	// A teardown that failed at its proof found something that the steps had
+	// believed gone: on a retry they all look again.
+	if p.dir == job.Down && p.rows[steps.Validate].Status == job.StepFailed {
+		for name, s := range p.rows {
+			if s.Status == job.StepDone {
+				s.Status = job.StepRunning
+				p.rows[name] = s
+			}
+		}
 	}
 	return ""
 }
