@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	asgtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/zopday/provisioner/internal/cloud/lookup"
@@ -244,16 +245,40 @@ func (p *Provider) removeScalingGroup(ctx context.Context, r *pipeline.Run) erro
 	if err != nil {
 		return plain(err)
 	}
-	var left []string
+	var left, orphans []string
 	for _, i := range all {
-		if _, object := ec2Mark(i.Tags); object == scalingGroupKey && stateOf(i) != ec2types.InstanceStateNameTerminated {
-			left = append(left, fmt.Sprintf("%s (%s)", aws.ToString(i.InstanceId), stateOf(i)))
+		_, object := ec2Mark(i.Tags)
+		state := stateOf(i)
+		if object != scalingGroupKey || state == ec2types.InstanceStateNameTerminated {
+			continue
+		}
+		left = append(left, fmt.Sprintf("%s (%s)", aws.ToString(i.InstanceId), state))
+		if state != ec2types.InstanceStateNameShuttingDown {
+			orphans = append(orphans, aws.ToString(i.InstanceId))
 		}
 	}
-	if len(left) > 0 {
-		return pipeline.Wait(10*time.Second, "VMs of the scaling group to end: %s", strings.Join(left, ", "))
+	if len(left) == 0 {
+		return nil
 	}
-	return nil
+	return p.awaitFormerMembers(ctx, r, left, orphans)
+}
+
+// awaitFormerMembers waits for the end of VMs whose group is gone. Those that
+// somebody has detached from it, or that outlived a group which was not deleted
+// by this job, carry the job's mark and nobody else ends them.
+func (p *Provider) awaitFormerMembers(ctx context.Context, r *pipeline.Run, left, orphans []string) error {
+	const former = "VMs of the former scaling group"
+	since := waited(r, former)
+	if len(orphans) > 0 && since > time.Minute { // by then the group's own doing shows
+		if _, err := p.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: orphans}); err != nil {
+			return unless(plain(err), pipeline.NotFound)
+		}
+	}
+	if since > groupPatience {
+		return pipeline.Fatal("timed-out", fmt.Sprintf("VMs of the scaling group, which is gone, have not ended after %s: %s", groupPatience, strings.Join(left, ", ")),
+			"Look at them in the cloud's console; retry goes on waiting.")
+	}
+	return pipeline.Wait(10*time.Second, "VMs of the scaling group to end: %s", strings.Join(left, ", "))
 }
 
 // removeFormerGroup removes the group of a pool that was of mode asg before the

@@ -342,6 +342,10 @@ func innermost(err error) string {
 func plain(err error) error {
 	var op *smithy.OperationError
 	var ce *pipeline.CloudError
+	var fatal *pipeline.FatalError
+	if errors.As(err, &fatal) {
+		return err // it has its own words already, and the service's as its cause
+	}
 	if errors.As(err, &op) && errors.As(op.Err, &ce) {
 		return ce
 	}
