@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -15,6 +16,32 @@ import (
 // foreignEndpoint reports whether EC2 is spoken to at an address of somebody's
 // choice, such as an emulator's.
 func (p *Provider) foreignEndpoint() bool { return p.ec2.Options().BaseEndpoint != nil }
+
+// lookFirst has a create whose answer was lost look for the object before it is
+// sent again. AWS makes nothing twice that has a unique name or a token; the
+// look is for endpoints that speak its language and do.
+func lookFirst(r *pipeline.Run, x pipeline.Resource) pipeline.Resource {
+	if rec, known := r.Object(x.Kind, x.Key); !known || rec.State != job.ObjectIntended {
+		return x
+	}
+	create, find := x.Create, x.Find
+	x.Create = func(ctx context.Context, token string) (pipeline.Seen, error) {
+		found, err := find(ctx)
+		var wait *pipeline.WaitError
+		if errors.As(err, &wait) {
+			return pipeline.Seen{}, err
+		}
+		// Any other error is the create's to have: its outcome is what counts.
+		for _, s := range found {
+			if s.Owner == r.Job.ID && s.Status != pipeline.Gone {
+				s.Status = pipeline.Pending // whoever takes it reads it
+				return s, nil
+			}
+		}
+		return create(ctx, token)
+	}
+	return x
+}
 
 // removeLeftBehind removes the network interfaces that an emulator keeps when
 // it deletes what they belong to. EC2 itself takes them away, and does not

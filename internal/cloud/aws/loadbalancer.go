@@ -306,7 +306,7 @@ func (p *Provider) loadBalancer(r *pipeline.Run, lb job.LoadBalancer, leaving bo
 		return s, nil
 	}
 	x.Delete = func(ctx context.Context, arn string) error { return p.deleteLoadBalancer(ctx, x, arn) }
-	return tidy(x), nil
+	return tidy(lookFirst(r, x)), nil
 }
 
 func lbSeen(l elbtypes.LoadBalancer) pipeline.Seen {

@@ -193,7 +193,7 @@ func (p *Provider) listener(r *pipeline.Run, lb job.LoadBalancer, l listening) p
 		_, err := p.elb.DeleteListener(ctx, &elb.DeleteListenerInput{ListenerArn: aws.String(arn)})
 		return err
 	}
-	return tidy(x)
+	return tidy(lookFirst(r, x))
 }
 
 // badCertificate names the field when the certificate is what is wrong. The

@@ -202,7 +202,7 @@ func (p *Provider) targetGroup(r *pipeline.Run, lb job.LoadBalancer, leaving boo
 		_, err := p.elb.DeleteTargetGroup(ctx, &elb.DeleteTargetGroupInput{TargetGroupArn: aws.String(arn)})
 		return err
 	}
-	return tidy(x)
+	return tidy(lookFirst(r, x))
 }
 
 // healthCheckAspect is the one thing about a target group that can be changed.
