@@ -46,6 +46,9 @@ type emulator struct {
 	// answers are calls that it answers in its own way.
 	answers map[string]func(e *emulation, w http.ResponseWriter, body []byte)
 
+	// cut is a call whose first answer is lost.
+	cut string
+
 	asked []string // calls that must have been made, so that the profile is one
 }
 
@@ -250,6 +253,7 @@ func (e *emulation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key := service + ":" + op
 	e.mu.Lock()
 	e.calls[key]++
+	first := e.calls[key] == 1
 	e.mu.Unlock()
 	if slices.Contains(e.lacks, key) || slices.Contains(e.lacks, service+":*") {
 		e.refuse(w, service, op)
@@ -262,6 +266,10 @@ func (e *emulation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if form != nil && e.heeds != nil {
 		e.heeds(op, form)
 		body = []byte(form.Encode())
+	}
+	if key == e.cut && first {
+		e.forward(httptest.NewRecorder(), r, op, body)
+		panic(http.ErrAbortHandler)
 	}
 	e.forward(w, r, op, body)
 }
@@ -353,6 +361,34 @@ func TestOtherEmulators(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestLostAnswerIsLookedUpFirst loses the answer of creates that AWS makes once
+// however often they are sent, and that emulators make twice.
+func TestLostAnswerIsLookedUpFirst(t *testing.T) {
+	for _, call := range []string{"elasticloadbalancing:CreateLoadBalancer", "elasticloadbalancing:CreateListener", "elasticloadbalancing:CreateTargetGroup", "ec2:RunInstances"} {
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, sim.Options{Seed: 14, ConsistencyByID: -1, ConsistencyByList: -1})
+			before := r.world.Snapshot()
+			em := r.emulate(emulator{cut: call, heeds: noTokens})
+			r.start()
+			r.vm("shop-prod", fixedLB)
+			j := r.await(job.Completed)
+			once := 1
+			if call == "ec2:RunInstances" {
+				once = len(j.Config.InfraConfig.VMs)
+			}
+			if n := em.calls[call]; n != once {
+				t.Errorf("%s was sent %d times", call, n)
+			}
+			r.checkBooks(t)
+			r.unchanged(t)
+			r.move(job.Delete, "")
+			r.await(job.Cancelled)
+			r.checkGone(t, before)
+		})
 	}
 }
 
