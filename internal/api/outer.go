@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -178,7 +179,7 @@ func (s *server) note(r *http.Request, rec *recorder, route string, took time.Du
 		method = "other"
 	}
 	if !stream {
-		s.Metrics.Request(method, or(route, "none"), strconv.Itoa(status), took)
+		s.Metrics.Request(method, cmp.Or(route, "none"), strconv.Itoa(status), took)
 	}
 	if route == "/healthz" || route == "/readyz" || route == "/metrics" {
 		return
@@ -220,10 +221,3 @@ func (w *recorder) Write(b []byte) (int, error) {
 
 // Unwrap lets an http.ResponseController reach the writer beneath.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func or(s, alt string) string {
-	if s == "" {
-		return alt
-	}
-	return s
-}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -82,7 +83,7 @@ func badField(field, message, fix string) error {
 // get registers a look at one job.
 func get[T any](s *server, op huma.Operation, fn func(context.Context, string) (T, error)) {
 	type out struct{ Body Data[T] }
-	op.Method, op.Tags = or(op.Method, http.MethodGet), []string{tagJobs}
+	op.Method, op.Tags = cmp.Or(op.Method, http.MethodGet), []string{tagJobs}
 	op.Errors = append(op.Errors, 404, 409)
 	route(s, op, []access.Policy{access.JobView}, func(ctx context.Context, in *JobID) (*out, error) {
 		v, err := fn(ctx, in.ID)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -80,7 +81,7 @@ func (b beforehand) prepare(s Simulation, d *document) error {
 		if err != nil {
 			return usagef("sandbox file, %s: %v", where, err)
 		}
-		region := or(o.Region, d.text("region"))
+		region := cmp.Or(o.Region, d.text("region"))
 		m, _ := params.(map[string]any)
 		answer, err := s.Call(d.text("provider"), o.Service, o.Operation, region, m)
 		if err != nil {

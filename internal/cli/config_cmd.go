@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -94,7 +95,7 @@ func (a *app) viewConfig(origin bool) error {
 		for _, r := range rows {
 			cells := []string{r.name, r.s.Value}
 			if origin {
-				cells = append(cells, or(r.s.Origin, "default"))
+				cells = append(cells, cmp.Or(r.s.Origin, "default"))
 			}
 			t.add(cells...)
 		}

@@ -261,15 +261,6 @@ func (a *app) jobsUpdate() *cobra.Command {
 	return cmd
 }
 
-func or(alts ...string) string {
-	for _, s := range alts {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
-}
-
 func (a *app) jobsVerify() *cobra.Command {
 	return a.jobCmd("verify", "Compare a finished job with the cloud; nothing is changed",
 		"  zopday jobs verify shop-prod          exits with 10 when there is drift",

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -146,7 +147,7 @@ func (a *app) whatGoes(ctx context.Context, c *client.Client, j *client.Job) (li
 	}
 	if j.Mode == job.ModeAdopt {
 		for _, vm := range j.Config.InfraConfig.VMs {
-			list = append(list, "left alone   "+or(vm.Name, vm.InstanceID)+"  "+vm.InstanceID)
+			list = append(list, "left alone   "+cmp.Or(vm.Name, vm.InstanceID)+"  "+vm.InstanceID)
 		}
 		return append([]string{"forgotten    the pointer to what was adopted; it runs on untouched"}, list...), 2, nil
 	}
@@ -163,7 +164,7 @@ func (a *app) whatGoes(ctx context.Context, c *client.Client, j *client.Job) (li
 		case job.ObjectIntended:
 			list = append(list, fmt.Sprintf("looked for   %s  %s  (its create may have happened)", o.Kind, o.Name))
 		case job.ObjectKept:
-			list = append(list, fmt.Sprintf("left alone   %s  %s  %s  (%s)", o.Kind, o.Name, o.ID, or(o.Reason, "kept")))
+			list = append(list, fmt.Sprintf("left alone   %s  %s  %s  (%s)", o.Kind, o.Name, o.ID, cmp.Or(o.Reason, "kept")))
 		}
 	}
 	if e, eerr := existing(j); eerr == nil && e != nil {

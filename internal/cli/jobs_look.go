@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -190,7 +191,7 @@ func (a *app) attemptTable(w io.Writer, rows []job.StepState) {
 		if r.StartedAt != nil {
 			began = r.StartedAt.UTC().Format(time.RFC3339)
 		}
-		t.add(fmt.Sprintf("  %d", r.Run), r.Name, string(r.Direction), string(r.Status), fmt.Sprint(r.Attempts), began, elapsed(&client.Step{StepState: r}, a.now()), or(r.Note, r.WaitingFor))
+		t.add(fmt.Sprintf("  %d", r.Run), r.Name, string(r.Direction), string(r.Status), fmt.Sprint(r.Attempts), began, elapsed(&client.Step{StepState: r}, a.now()), cmp.Or(r.Note, r.WaitingFor))
 	}
 	t.write(w, a.tableTerm())
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,7 +33,7 @@ func (a *app) report(err error) {
 	}
 	format := a.cfg.Output.Value
 	if !a.settled {
-		format = or(a.flags.output, a.getenv("ZOPDAY_OUTPUT")) // as far as the command line was understood
+		format = cmp.Or(a.flags.output, a.getenv("ZOPDAY_OUTPUT")) // as far as the command line was understood
 	}
 	if format == "json" || format == "jsonl" {
 		fmt.Fprintf(a.stderr, "%s\n", problemDocument(err))

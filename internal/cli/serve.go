@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -302,7 +303,7 @@ func (a *app) sandbox(ctx context.Context, so SimOptions, o ServeOptions) error 
 	if err != nil {
 		return err
 	}
-	token := or(srv.FreshToken(), o.Token)
+	token := cmp.Or(srv.FreshToken(), o.Token)
 	_ = a.write([]byte(fmt.Sprintf("Server   %s\nAWS      %s  (simulated, account %s)\nControl  %s\n", srv.URL(), e.URL, s.Account(), s.ControlURL())))
 	show := "the one given before"
 	if srv.FreshToken() != "" {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -87,7 +88,7 @@ func (a *app) vmOp(ctx context.Context, ref string, op job.VMOp, f vmOpFlags) er
 		patch["config"] = map[string]any{"spec": map[string]any{"loadBalancer": lb}}
 	}
 	if op == job.DetachLB {
-		host := or(j.Config.InfraConfig.DNSRecord, j.Config.InfraConfig.LoadBalancerHost, "its address")
+		host := cmp.Or(j.Config.InfraConfig.DNSRecord, j.Config.InfraConfig.LoadBalancerHost, "its address")
 		err := a.confirm(ctx, consent{
 			verb: "detach the load balancer of " + j.Name, level: 2, yes: f.yes,
 			effect: []string{host + " stops answering", "the VMs run on and are not touched"},

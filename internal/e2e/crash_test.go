@@ -168,9 +168,7 @@ func points(calls, reads, writes int) []point {
 			}
 		}
 		for n := 1; n <= writes; n++ {
-			if all || n <= 12 || rng.IntN(3) == 0 {
-				ps = append(ps, point{"write", n, after, true})
-			}
+			ps = append(ps, point{"write", n, after, true})
 		}
 		for n := 1; n <= reads; n++ {
 			if all || rng.IntN(20) == 0 {

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -202,7 +203,7 @@ func (r *Run) settle(ctx context.Context, x Resource, rec job.Object, seen Seen)
 				return err
 			}
 		}
-		return Fatal("object-failed", fmt.Sprintf("%s (%s) failed: %s", x, rec.ID, or(seen.Reason, "the cloud gives no reason")),
+		return Fatal("object-failed", fmt.Sprintf("%s (%s) failed: %s", x, rec.ID, cmp.Or(seen.Reason, "the cloud gives no reason")),
 			"Put right what the reason names, then retry: the failed object is kept until then, and replaced.")
 	case Gone:
 		return r.lost(ctx, x, rec, seen.Reason)
@@ -213,10 +214,10 @@ func (r *Run) settle(ctx context.Context, x Resource, rec job.Object, seen Seen)
 		}
 		age := r.Pace.Cloud(r.Now().Sub(deref(rec.CreatedAt)))
 		if age > patience {
-			return Fatal("timed-out", fmt.Sprintf("%s (%s) is still %s after %s", x, rec.ID, or(seen.Reason, "pending"), patience),
+			return Fatal("timed-out", fmt.Sprintf("%s (%s) is still %s after %s", x, rec.ID, cmp.Or(seen.Reason, "pending"), patience),
 				"Look at it in the cloud's console; retry goes on waiting.")
 		}
-		return Wait(pollAfter(age), "%s to become ready (%s)", x, or(seen.Reason, "pending"))
+		return Wait(pollAfter(age), "%s to become ready (%s)", x, cmp.Or(seen.Reason, "pending"))
 	}
 	lanes := map[string][]Aspect{}
 	for _, a := range seen.Aspects {
@@ -302,12 +303,12 @@ func (r *Run) sawAgain(rec job.Object) {
 // new one, under a new token.
 func (r *Run) lost(ctx context.Context, x Resource, rec job.Object, reason string) error {
 	now := r.Now()
-	rec.State, rec.RemovedAt, rec.Reason = job.ObjectRemoved, &now, or(reason, "ended outside of this job")
+	rec.State, rec.RemovedAt, rec.Reason = job.ObjectRemoved, &now, cmp.Or(reason, "ended outside of this job")
 	rec.Generation++
 	if err := r.put(ctx, nil, rec); err != nil {
 		return err
 	}
-	return Fatal("object-ended", fmt.Sprintf("%s (%s) ended: %s", x, rec.ID, or(reason, "the cloud gives no reason")),
+	return Fatal("object-ended", fmt.Sprintf("%s (%s) ended: %s", x, rec.ID, cmp.Or(reason, "the cloud gives no reason")),
 		"Put right what the reason names, then retry: a new one is made.")
 }
 
@@ -334,7 +335,7 @@ func (r *Run) verify(ctx context.Context, x Resource) (string, error) {
 		return "", err
 	}
 	if seen.Status != Ready {
-		drift("state", "ready", or(seen.Reason, "not ready"))
+		drift("state", "ready", cmp.Or(seen.Reason, "not ready"))
 	}
 	if seen.Owner != "" && seen.Owner != r.Job.ID {
 		drift("owner", r.Job.ID, seen.Owner)

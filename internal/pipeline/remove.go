@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,10 +83,10 @@ func (r *Run) removeOne(ctx context.Context, x Resource, rec job.Object) error {
 		age := r.Pace.Cloud(r.Now().Sub(first))
 		switch {
 		case age > deletePatience:
-			return Fatal("timed-out", fmt.Sprintf("%s (%s) is still there %s after its deletion was asked for (%s)", x, rec.ID, deletePatience, or(seen.Reason, "it looks untouched")),
+			return Fatal("timed-out", fmt.Sprintf("%s (%s) is still there %s after its deletion was asked for (%s)", x, rec.ID, deletePatience, cmp.Or(seen.Reason, "it looks untouched")),
 				"Look at it in the cloud's console for what holds it; retry asks again.")
 		case x.Slow && seen.Status == Pending, r.Pace.Cloud(r.Now().Sub(last)) < deleteAgain:
-			return Wait(pollAfter(age), "%s (%s) to be deleted (%s)", x, rec.ID, or(seen.Reason, "deleting"))
+			return Wait(pollAfter(age), "%s (%s) to be deleted (%s)", x, rec.ID, cmp.Or(seen.Reason, "deleting"))
 		}
 	}
 	if rec.Reason != deleteSent {
@@ -124,7 +125,7 @@ func (r *Run) sendDelete(ctx context.Context, x Resource, rec job.Object, seen S
 			return err
 		}
 	}
-	return Wait(pollAfter(0), "%s (%s) to be deleted (%s)", x, rec.ID, or(seen.Reason, "deleting"))
+	return Wait(pollAfter(0), "%s (%s) to be deleted (%s)", x, rec.ID, cmp.Or(seen.Reason, "deleting"))
 }
 
 // deletes says when this worker first and last asked for an object's deletion.

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,17 +99,10 @@ func (e *CloudError) Error() string {
 		return fmt.Sprintf("%s: %s", what, e.Message)
 	}
 	// An empty reason is never passed on as one.
-	return fmt.Sprintf("%s failed and the cloud gave no reason (request %s)", what, or(e.RequestID, "unknown"))
+	return fmt.Sprintf("%s failed and the cloud gave no reason (request %s)", what, cmp.Or(e.RequestID, "unknown"))
 }
 
 func (e *CloudError) Unwrap() error { return e.Err }
-
-func or(s, alt string) string {
-	if s == "" {
-		return alt
-	}
-	return s
-}
 
 // ClassOf is the class of an error, Unknown if it has none.
 func ClassOf(err error) Class {

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ func (b *binder) err() error {
 
 func (b *binder) add(path, message, fix string) {
 	if len(b.errs) < maxFieldErrors {
-		b.errs = append(b.errs, job.FieldError{Field: clip(or(path, "body")), Message: message, Fix: fix})
+		b.errs = append(b.errs, job.FieldError{Field: clip(cmp.Or(path, "body")), Message: message, Fix: fix})
 	}
 }
 
@@ -248,13 +249,6 @@ func clip(path string) string {
 		return path
 	}
 	return strings.ToValidUTF8(path[:most], "") + "…"
-}
-
-func or(s, alt string) string {
-	if s == "" {
-		return alt
-	}
-	return s
 }
 
 func sortedKeys(m map[string]any) []string {

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -115,7 +116,7 @@ func (s *Service) scan(ctx context.Context, j *job.Job, rows []job.StepState, r 
 	case job.Cancelled:
 		for _, row := range rows {
 			if row.Run == j.Run && row.Name == steps.Validate && row.Direction == job.Down && row.FinishedAt != nil {
-				r.Scan = &ScanResult{At: *row.FinishedAt, Note: or(row.Note, "a scan by owner mark found nothing left")}
+				r.Scan = &ScanResult{At: *row.FinishedAt, Note: cmp.Or(row.Note, "a scan by owner mark found nothing left")}
 			}
 		}
 	case job.Failed:

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func (p PatchRequest) edits() bool {
 func (s *Service) newJob(r CreateRequest) (*job.Job, error) {
 	j := &job.Job{
 		Kind: r.Kind, ResourceType: r.ResourceType, Provider: r.Provider, Mode: r.Mode, Name: r.Name,
-		CloudAccountID: or(r.CloudAccountID, "default"), Region: r.Region, Labels: r.Labels,
+		CloudAccountID: cmp.Or(r.CloudAccountID, "default"), Region: r.Region, Labels: r.Labels,
 		Status: job.Draft, Phase: job.PhaseProvision, Run: 1,
 		Config: job.Config{Spec: r.Config.Spec},
 	}

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -92,13 +93,13 @@ type parser struct{ errs []job.FieldError }
 
 func (p *parser) add(path, message, fix string) {
 	if len(p.errs) < maxFieldErrors {
-		p.errs = append(p.errs, job.FieldError{Field: clip(or(path, "body")), Message: message, Fix: fix})
+		p.errs = append(p.errs, job.FieldError{Field: clip(cmp.Or(path, "body")), Message: message, Fix: fix})
 	}
 }
 
 func (p *parser) value(d *json.Decoder, path string, depth int) (any, error) {
 	if depth > maxDepth {
-		return nil, invalid(job.FieldError{Field: clip(or(path, "body")), Message: fmt.Sprintf("is nested deeper than %d levels", maxDepth), Fix: "flatten it"})
+		return nil, invalid(job.FieldError{Field: clip(cmp.Or(path, "body")), Message: fmt.Sprintf("is nested deeper than %d levels", maxDepth), Fix: "flatten it"})
 	}
 	t, err := d.Token()
 	if err != nil {

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	stdcmp "cmp"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -124,7 +125,7 @@ func TestMergePatch(t *testing.T) {
 		if err != nil || string(got) != tc.want {
 			t.Errorf("%s with %s: %s, %v", tc.spec, tc.patch, got, err)
 		}
-		paths, err := changedPaths(json.RawMessage(or(tc.spec, "{}")), got)
+		paths, err := changedPaths(json.RawMessage(stdcmp.Or(tc.spec, "{}")), got)
 		if err != nil || strings.Join(paths, " ") != tc.paths {
 			t.Errorf("%s with %s changes %v, %v", tc.spec, tc.patch, paths, err)
 		}

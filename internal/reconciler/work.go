@@ -1,6 +1,7 @@
 package reconciler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -303,7 +304,7 @@ func (p *pass) after(ctx context.Context, run *pipeline.Run, step, following str
 	case pipeline.Advance:
 		row.Status, row.WaitingFor, row.FinishedAt = job.StepDone, "", &now
 		j.WaitingFor, j.Attempts = "", 0
-		c.Events = append(c.Events, p.event(step, "step.done", "%s", or(row.Note, "done")))
+		c.Events = append(c.Events, p.event(step, "step.done", "%s", cmp.Or(row.Note, "done")))
 		if _, begun := p.rows[following]; following != "" && !begun {
 			c.Steps = append(c.Steps, p.begin(following))
 			c.Events = append(c.Events, p.event(following, "step.started", "started"))
@@ -412,13 +413,6 @@ func text(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-func or(s, alt string) string {
-	if s == "" {
-		return alt
-	}
-	return s
 }
 
 func deref(t *time.Time) time.Time {

@@ -56,9 +56,9 @@ func (s Set) Pipeline(j *job.Job) (pipeline.Pipeline, error) {
 func (s Set) vm() pipeline.Pipeline {
 	p := pipeline.Pipeline{
 		{Name: Validate, Title: "Check account, quotas and names", Ensure: s.validate, Remove: s.proveGone},
-		{Name: CreateNetwork, Title: "Network", Ensure: owned(s.network), Remove: owned(s.removeNetwork)},
-		{Name: CreateIAM, Title: "Identity", Ensure: owned(s.identity), Remove: owned(s.removeIdentity)},
-		{Name: CreateLaunchTemplate, Title: "Launch template", Ensure: owned(s.launchTemplate), Remove: owned(s.removeLaunchTemplate)},
+		{Name: CreateNetwork, Title: "Network", Ensure: owned(s.on(cloud.Provider.EnsureNetwork)), Remove: owned(s.on(cloud.Provider.RemoveNetwork))},
+		{Name: CreateIAM, Title: "Identity", Ensure: owned(s.on(cloud.Provider.EnsureIdentity)), Remove: owned(s.on(cloud.Provider.RemoveIdentity))},
+		{Name: CreateLaunchTemplate, Title: "Launch template", Ensure: owned(s.on(cloud.Provider.EnsureLaunchTemplate)), Remove: owned(s.on(cloud.Provider.RemoveLaunchTemplate))},
 		{Name: CreateVMs, Title: "VMs", Ensure: s.vms, Remove: owned(s.removeVMs)},
 	}
 	p = append(p, s.loadBalancer()...)
@@ -72,9 +72,9 @@ func (s Set) vm() pipeline.Pipeline {
 func (s Set) loadBalancer() pipeline.Pipeline {
 	return pipeline.Pipeline{
 		{Name: CreateLoadBalancer, Title: "Load balancer", When: hasLoadBalancer, Ensure: s.ensureLoadBalancer, Remove: s.removeLoadBalancer},
-		{Name: CreateTargetGroup, Title: "Target group", When: hasLoadBalancer, Ensure: s.ensureTargetGroup, Remove: s.removeTargetGroup},
-		{Name: CreateListener, Title: "Listener and healthy targets", When: hasLoadBalancer, Ensure: s.ensureListener, Remove: s.removeListener},
-		{Name: CreateDNSRecord, Title: "DNS record", When: hasLoadBalancer, Ensure: s.ensureRecord, Remove: s.removeRecord},
+		{Name: CreateTargetGroup, Title: "Target group", When: hasLoadBalancer, Ensure: s.on(cloud.Provider.EnsureTargetGroup), Remove: s.on(cloud.Provider.RemoveTargetGroup)},
+		{Name: CreateListener, Title: "Listener and healthy targets", When: hasLoadBalancer, Ensure: s.on(cloud.Provider.EnsureListener), Remove: s.on(cloud.Provider.RemoveListener)},
+		{Name: CreateDNSRecord, Title: "DNS record", When: hasLoadBalancer, Ensure: s.on(cloud.Provider.EnsureRecord), Remove: s.on(cloud.Provider.RemoveRecord)},
 	}
 }
 
@@ -118,6 +118,12 @@ func unconditional(p pipeline.Pipeline) pipeline.Pipeline {
 		p[i].When = nil
 	}
 	return p
+}
+
+// on is a step that is all the cloud's own. The cloud is asked for only when the
+// step runs: a pipeline that is merely listed has none.
+func (s Set) on(method func(cloud.Provider, context.Context, *pipeline.Run) error) pipeline.Func {
+	return func(ctx context.Context, r *pipeline.Run) error { return method(s.Cloud, ctx, r) }
 }
 
 // owned is a step that an adopt job passes over: it makes nothing, so it

@@ -109,22 +109,6 @@ func (s Set) proveGone(ctx context.Context, r *pipeline.Run) error {
 		"Look at what holds them, remove them, then retry; the job ends only when the scan finds nothing.")
 }
 
-func (s Set) network(ctx context.Context, r *pipeline.Run) error {
-	return s.Cloud.EnsureNetwork(ctx, r)
-}
-
-func (s Set) removeNetwork(ctx context.Context, r *pipeline.Run) error {
-	return s.Cloud.RemoveNetwork(ctx, r)
-}
-
-func (s Set) identity(ctx context.Context, r *pipeline.Run) error {
-	return s.Cloud.EnsureIdentity(ctx, r)
-}
-
-func (s Set) removeIdentity(ctx context.Context, r *pipeline.Run) error {
-	return s.Cloud.RemoveIdentity(ctx, r)
-}
-
 // registerSpace makes what was built known as a place to deploy to.
 func (s Set) registerSpace(ctx context.Context, r *pipeline.Run) error {
 	infra := &r.Job.Config.InfraConfig

@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,14 +20,6 @@ const (
 	bootstrapPatience = 25 * time.Minute
 	retryPatience     = 2 * time.Minute
 )
-
-func (s Set) launchTemplate(ctx context.Context, r *pipeline.Run) error {
-	return s.Cloud.EnsureLaunchTemplate(ctx, r)
-}
-
-func (s Set) removeLaunchTemplate(ctx context.Context, r *pipeline.Run) error {
-	return s.Cloud.RemoveLaunchTemplate(ctx, r)
-}
 
 // vms makes the pool and waits until every VM has seen its bootstrap through.
 func (s Set) vms(ctx context.Context, r *pipeline.Run) error {
@@ -167,7 +160,7 @@ func (s Set) replaceFailed(ctx context.Context, r *pipeline.Run, vm *job.VMInfo,
 	if vm.State != job.VMFailed || s.sinceRetry(r, vm) < patience {
 		return false, nil
 	}
-	return r.Condemn(ctx, vm.InstanceID, or(vm.LastError, "its bootstrap failed"))
+	return r.Condemn(ctx, vm.InstanceID, cmp.Or(vm.LastError, "its bootstrap failed"))
 }
 
 // sinceRetry is for how long this run has been looking at a failed VM.
@@ -179,13 +172,6 @@ func (s Set) sinceRetry(r *pipeline.Run, vm *job.VMInfo) time.Duration {
 		r.Remember(key, since)
 	}
 	return r.Pace.Cloud(r.Now().Sub(since))
-}
-
-func or(s, alt string) string {
-	if s == "" {
-		return alt
-	}
-	return s
 }
 
 func waitsFor(p cloud.Probe) string {
@@ -218,30 +204,6 @@ func (s Set) ensureLoadBalancer(ctx context.Context, r *pipeline.Run) error {
 		r.Job.Config.InfraConfig.LoadBalancerDetached = false
 	}
 	return s.Cloud.EnsureLoadBalancer(ctx, r)
-}
-
-func (s Set) ensureTargetGroup(ctx context.Context, r *pipeline.Run) error {
-	return s.Cloud.EnsureTargetGroup(ctx, r)
-}
-
-func (s Set) ensureListener(ctx context.Context, r *pipeline.Run) error {
-	return s.Cloud.EnsureListener(ctx, r)
-}
-
-func (s Set) ensureRecord(ctx context.Context, r *pipeline.Run) error {
-	return s.Cloud.EnsureRecord(ctx, r)
-}
-
-func (s Set) removeRecord(ctx context.Context, r *pipeline.Run) error {
-	return s.Cloud.RemoveRecord(ctx, r)
-}
-
-func (s Set) removeListener(ctx context.Context, r *pipeline.Run) error {
-	return s.Cloud.RemoveListener(ctx, r)
-}
-
-func (s Set) removeTargetGroup(ctx context.Context, r *pipeline.Run) error {
-	return s.Cloud.RemoveTargetGroup(ctx, r)
 }
 
 func (s Set) removeLoadBalancer(ctx context.Context, r *pipeline.Run) error {
