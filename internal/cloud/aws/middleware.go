@@ -50,6 +50,15 @@ type flight struct {
 	attempts    int
 }
 
+// ask asks the gate whether the call may go on; nil means that it may.
+func (f *flight) ask(ctx context.Context) *pipeline.CloudError {
+	err := pipeline.Allow(ctx, pipeline.Call{Service: f.service, Op: f.op, Mutating: f.mutating})
+	if err == nil {
+		return nil
+	}
+	return &pipeline.CloudError{Class: pipeline.Refused, Service: f.service, Op: f.op, Message: err.Error(), Sent: f.sent, Err: err}
+}
+
 type flightKey struct{}
 
 func flightOf(ctx context.Context) *flight {
@@ -124,10 +133,8 @@ func (l *limits) attempt(ctx context.Context, in middleware.FinalizeInput, next 
 			Class: pipeline.Throttled, Service: f.service, Op: f.op, Message: "no turn under the client's own rate limit: " + err.Error(), Sent: f.sent, Err: err,
 		}}
 	}
-	if err := pipeline.Allow(ctx, pipeline.Call{Service: f.service, Op: f.op, Mutating: f.mutating}); err != nil {
-		return middleware.FinalizeOutput{}, middleware.Metadata{}, &attemptError{err: &pipeline.CloudError{
-			Class: pipeline.Refused, Service: f.service, Op: f.op, Message: err.Error(), Sent: f.sent, Err: err,
-		}}
+	if refused := f.ask(ctx); refused != nil {
+		return middleware.FinalizeOutput{}, middleware.Metadata{}, &attemptError{err: refused}
 	}
 	f.attempts++
 	before := f.sent
@@ -169,12 +176,18 @@ type attemptError struct {
 func (e *attemptError) Error() string { return e.err.Error() }
 func (e *attemptError) Unwrap() error { return e.err }
 
-// wire is the innermost layer: from here on the request may reach the cloud. It
-// also refuses answers of which the SDK would make an empty list: nothing at
-// all, and the web page of something in between (failure kinds F8, H5).
+// wire is the innermost layer: from here on the request may reach the cloud. The
+// gate is asked once more: new credentials and the signature come after the first
+// time, and a slow provider of them, or a process that was stopped meanwhile, may
+// have outlived the lease. Refused are also answers of which the SDK would make an
+// empty list: nothing at all, and the web page of something in between (failure
+// kinds F8, H5).
 func wire(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
 	f := flightOf(ctx)
 	if f != nil {
+		if refused := f.ask(ctx); refused != nil {
+			return middleware.DeserializeOutput{}, middleware.Metadata{}, refused
+		}
 		f.sent = true
 	}
 	out, md, err := next.HandleDeserialize(ctx, in)

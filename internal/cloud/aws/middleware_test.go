@@ -155,17 +155,47 @@ func TestGate(t *testing.T) {
 	}
 	var asked []pipeline.Call
 	ctx := pipeline.WithGate(t.Context(), func(_ context.Context, c pipeline.Call) error {
-		if asked = append(asked, c); len(asked) > 1 {
+		if asked = append(asked, c); len(asked) > 2 { // twice an attempt
 			return pipeline.ErrLeaseLost
 		}
 		return nil
 	})
 	_, err = p.ec2.CreateVpc(ctx, &ec2.CreateVpcInput{})
-	if !pipeline.Is(err, pipeline.Refused) || !errors.Is(err, pipeline.ErrLeaseLost) || calls.Load() != 1 || len(asked) != 2 {
+	if !pipeline.Is(err, pipeline.Refused) || !errors.Is(err, pipeline.ErrLeaseLost) || calls.Load() != 1 || len(asked) != 3 {
 		t.Fatalf("got %v after %d requests and %d questions", err, calls.Load(), len(asked))
 	}
 	if asked[0] != (pipeline.Call{Service: "EC2", Op: "CreateVpc", Mutating: true}) {
 		t.Errorf("the gate was asked about %+v", asked[0])
+	}
+}
+
+// The lease may be lost while credentials are fetched: nothing leaves then.
+func TestGateIsAskedAfterSigning(t *testing.T) {
+	url, calls := scripted(t, answer(200, vpcMade))
+	var lost atomic.Bool
+	clouds := New(Options{Pace: 1000, LoadConfig: func(context.Context, string, string) (aws.Config, error) {
+		return aws.Config{BaseEndpoint: aws.String(url), Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			lost.Store(true)
+			return aws.Credentials{AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: "x"}, nil
+		})}, nil
+	}})
+	p, err := clouds.provider(t.Context(), "default", "us-east-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := pipeline.WithGate(t.Context(), func(context.Context, pipeline.Call) error {
+		if lost.Load() {
+			return pipeline.ErrLeaseLost
+		}
+		return nil
+	})
+	_, err = p.ec2.CreateVpc(ctx, &ec2.CreateVpcInput{})
+	var ce *pipeline.CloudError
+	if !errors.As(err, &ce) || ce.Class != pipeline.Refused || ce.Sent || !errors.Is(err, pipeline.ErrLeaseLost) {
+		t.Errorf("got %v (%+v), want a refusal that was never sent", err, ce)
+	}
+	if !lost.Load() || calls.Load() != 0 {
+		t.Errorf("%d requests left after the lease was lost", calls.Load())
 	}
 }
 
