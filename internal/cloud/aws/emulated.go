@@ -13,10 +13,6 @@ import (
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
-// foreignEndpoint reports whether EC2 is spoken to at an address of somebody's
-// choice, such as an emulator's.
-func (p *Provider) foreignEndpoint() bool { return p.ec2.Options().BaseEndpoint != nil }
-
 // lookFirst has a create whose answer was lost look for the object before it is
 // sent again. AWS makes nothing twice that has a unique name or a token; the
 // look is for endpoints that speak its language and do.
@@ -62,7 +58,11 @@ func (p *Provider) removeLeftBehind(ctx context.Context, r *pipeline.Run, vpcID 
 		return ctx.Err()
 	}
 	gone := map[string]bool{} // the job's own that are gone, by ID
-	for _, id := range endedVMs(r) {
+	ended, err := p.endedVMs(ctx, r)
+	if err != nil {
+		return ctx.Err()
+	}
+	for _, id := range ended {
 		gone[id] = true
 	}
 	for _, g := range gateways {
@@ -96,29 +96,15 @@ func (p *Provider) deleteInterface(ctx context.Context, n ec2types.NetworkInterf
 	return unless(err, pipeline.NotFound)
 }
 
-// endedVMs are the instances that the job has had and that are gone.
-func endedVMs(r *pipeline.Run) []string {
-	var ids []string
-	for _, o := range r.Objects() {
-		if o.Kind == kindInstance && o.State == job.ObjectRemoved && o.ID != "" {
-			ids = append(ids, o.ID)
-		}
-	}
-	for _, vm := range r.Job.Config.InfraConfig.VMs {
-		ended := vm.State == job.VMTerminated || vm.State == job.VMTerminating
-		if ended && vm.InstanceID != "" && !slices.Contains(ids, vm.InstanceID) {
-			ids = append(ids, vm.InstanceID)
-		}
-	}
-	return ids
-}
-
 // removeDisksLeftBehind removes the root disks that an emulator keeps on
 // instances that have ended. At EC2 a disk is on no ended instance.
 func (p *Provider) removeDisksLeftBehind(ctx context.Context, r *pipeline.Run) error {
-	ids := endedVMs(r)
-	if !p.foreignEndpoint() || len(ids) == 0 {
+	if !p.foreignEndpoint() {
 		return nil
+	}
+	ids, err := p.endedVMs(ctx, r)
+	if err != nil || len(ids) == 0 {
+		return ctx.Err()
 	}
 	volumes, err := p.volumesOf(ctx, ids)
 	if err != nil {
