@@ -109,30 +109,38 @@ func (s *server) opsRoutes() {
 	type version struct{ Body Data[Version] }
 	route(s, huma.Operation{
 		OperationID: "version", Method: http.MethodGet, Path: "/version", Tags: tags, Summary: "What is running",
+		Description: tokenFromAfar, Errors: []int{401, 403}, Middlewares: s.tokenFromAfar(),
 	}, public, func(context.Context, *struct{}) (*version, error) {
 		return &version{Data[Version]{Data: s.Version}}, nil
 	})
 	s.metricsRoute(tags)
 }
 
-// metricsRoute serves the numbers to whoever may view jobs, and without a token
-// to a scraper on this machine. What came through a proxy is not from here.
+const tokenFromAfar = "Needs a token, except from the loopback interface of this machine without a proxy in between."
+
+// tokenFromAfar lets through whoever may view jobs, and without a token whoever is
+// on this machine. What came through a proxy is not from here.
+func (s *server) tokenFromAfar() huma.Middlewares {
+	return huma.Middlewares{func(hc huma.Context, next func(huma.Context)) {
+		r, _ := humago.Unwrap(hc)
+		if fromHere(r) {
+			next(hc)
+			return
+		}
+		s.guard([]access.Policy{access.JobView})(hc, next)
+	}}
+}
+
+// metricsRoute serves the numbers, also to a scraper on this machine.
 func (s *server) metricsRoute(tags []string) {
 	type out struct{ Body func(huma.Context) }
 	handler := s.Metrics.Handler()
 	route(s, huma.Operation{
 		OperationID: "metrics", Method: http.MethodGet, Path: "/metrics", Tags: tags, Summary: "Prometheus metrics",
-		Description: "Needs a token, except from the loopback interface of this machine without a proxy in between.",
+		Description: tokenFromAfar,
 		Errors:      []int{401, 403},
 		Responses:   map[string]*huma.Response{"200": {Description: "Text format", Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}}}},
-		Middlewares: huma.Middlewares{func(hc huma.Context, next func(huma.Context)) {
-			r, _ := humago.Unwrap(hc)
-			if fromHere(r) {
-				next(hc)
-				return
-			}
-			s.guard([]access.Policy{access.JobView})(hc, next)
-		}},
+		Middlewares: s.tokenFromAfar(),
 	}, []access.Policy{access.Public}, func(context.Context, *struct{}) (*out, error) {
 		return &out{func(hc huma.Context) {
 			r, w := humago.Unwrap(hc)
