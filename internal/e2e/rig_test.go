@@ -123,6 +123,7 @@ type worker struct {
 	write func() error // called before each ledger write; its error is a crash
 	after func() error // called after each
 	crash chan struct{}
+	conf  func(*reconciler.Config) // changes how it is set up
 }
 
 // mortal is the ledger as a worker that can die sees it.
@@ -230,10 +231,14 @@ func (r *rig) start(prepare ...func(*worker)) *worker {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop = stop
-	rec := reconciler.New(reconciler.Config{
+	conf := reconciler.Config{
 		Ledger: mortal{r.ledger, w}, Clouds: r.clouds(w), Spaces: r.spaces, Log: log,
 		Worker: w.name, Poll: 100 * time.Millisecond, DeadAfter: 2 * time.Second, Observe: -1, Pace: pace,
-	})
+	}
+	if w.conf != nil {
+		w.conf(&conf)
+	}
+	rec := reconciler.New(conf)
 	go func() {
 		defer close(w.done)
 		if err := rec.Run(ctx); err != nil && !w.dead.Load() && ctx.Err() == nil {
