@@ -344,6 +344,9 @@ func TestOtherEmulators(t *testing.T) {
 				if j.Outputs["url"] != "http://shop.example.test/" || len(j.Config.InfraConfig.VMs) != 2 {
 					t.Errorf("made %+v, outputs %v", j.Config.InfraConfig.VMs, j.Outputs)
 				}
+				if e.answers["ssm:SendCommand"] != nil && strings.Contains(r.history(), "the exec agent to register") {
+					t.Errorf("a list that is not there was waited for\n%s", r.history())
+				}
 				r.unchanged(t)
 				r.move(job.Operate, job.DetachLB)
 				r.await(job.Completed)

@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -12,6 +13,14 @@ import (
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
+
+// speechless reports whether an answer is an internal error that says nothing
+// at all, which is how some emulators answer calls that they do not have. AWS
+// gives a code with its own; what stands before it answers with 502 to 504.
+func speechless(err error) bool {
+	var ce *pipeline.CloudError
+	return errors.As(err, &ce) && ce.Code == "" && statusOf(ce.Err) == http.StatusInternalServerError
+}
 
 // lookFirst has a create whose answer was lost look for the object before it is
 // sent again. AWS makes nothing twice that has a unique name or a token; the

@@ -203,7 +203,7 @@ func (p *Provider) ask(ctx context.Context, r *pipeline.Run, idle []string, out 
 func (p *Provider) reachable(ctx context.Context, r *pipeline.Run, idle []string, out map[string]cloud.Probe) (there []string, sure bool, err error) {
 	online, err := p.agents(ctx, idle)
 	switch {
-	case lacksCall(err):
+	case lacksCall(err) || p.foreignEndpoint() && speechless(err):
 		return idle, true, nil
 	case pipeline.Is(err, pipeline.Invalid, pipeline.Unknown, pipeline.Unavailable):
 		// A list that falters shows nobody.
