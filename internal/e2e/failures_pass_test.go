@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -100,6 +102,23 @@ func TestFailuresThatPass(t *testing.T) {
 		{id: "Q2 empty pages", world: sim.Options{PageSize: 2, EmptyPages: 0.6}, setup: crowd, done: launchedOnce},
 		{id: "S4 errors while a load balancer is waited for", faults: []string{`{"kind":"error","operation":"DescribeLoadBalancers","code":"InternalFailure","status":500,"count":6,"after":2}`}},
 		{id: "S5 every create loses its reply", faults: []string{`{"kind":"lost_reply","operation":"Create*","count":30}`, `{"kind":"lost_reply","operation":"RunInstances","count":2}`, `{"kind":"lost_reply","operation":"A*","count":20}`}, done: launchedOnce},
+		{id: "L2 a public and a private zone of one name", spec: dns, setup: func(r *rig) {
+			zoneOf("example.test")(r)
+			vpc := pick(r.theirs("ec2", "CreateVpc", map[string]any{"CidrBlock": "10.90.0.0/16"}), "vpc", "vpcId")
+			r.theirs("route53", "CreateHostedZone", map[string]any{"Name": "example.test", "CallerReference": "private", "VPC": map[string]any{"VPCId": vpc, "VPCRegion": region}})
+		}, done: recordIn("example.test", false)},
+		{id: "L4 a parent and a child zone", spec: strings.Replace(dns, `"shop"`, `"shop.int"`, 1), setup: func(r *rig) {
+			zoneOf("example.test")(r)
+			zoneOf("int.example.test")(r)
+		}, done: recordIn("int.example.test", false)},
+		{id: "K5 a group asks its load balancer", spec: asgLB, done: func(r *rig, _ *job.Job) {
+			r.t.Helper()
+			for _, o := range r.world.Objects(sim.ObjectFilter{Owner: r.jobID, Kind: "auto-scaling-group"}) {
+				if data := fmt.Sprintf("%s", o.Data); !strings.Contains(data, `"ELB"`) {
+					r.t.Errorf("the group does not ask the load balancer: %s", data)
+				}
+			}
+		}},
 		{id: "L a record's reply is lost", spec: dns, setup: zoneOf("example.test"), faults: []string{`{"kind":"lost_reply","operation":"ChangeResourceRecordSets"}`}, down: []string{`{"kind":"lost_reply","operation":"ChangeResourceRecordSets"}`}},
 		{id: "L a record is swallowed", spec: dns, setup: zoneOf("example.test"), faults: []string{`{"kind":"swallow","operation":"ChangeResourceRecordSets"}`}, down: []string{`{"kind":"error","operation":"ChangeResourceRecordSets","code":"PriorRequestNotComplete","status":400,"count":4}`}},
 	})
@@ -113,6 +132,22 @@ func launchedOnceOutside(zone string) func(*rig, *job.Job) {
 			if vm.Zone == zone {
 				r.t.Errorf("VM %s is said to be in %s, which had no room", vm.Name, zone)
 			}
+		}
+	}
+}
+
+// recordIn demands that the job's record is in the zone of a name and kind.
+func recordIn(name string, private bool) func(*rig, *job.Job) {
+	return func(r *rig, j *job.Job) {
+		r.t.Helper()
+		var zone struct{ HostedZone map[string]any }
+		b, err := json.Marshal(r.theirs("route53", "GetHostedZone", map[string]any{"Id": j.Config.InfraConfig.DNSZoneID}))
+		if err != nil || json.Unmarshal(b, &zone) != nil {
+			r.t.Fatalf("no zone: %s %v", b, err)
+		}
+		config, _ := zone.HostedZone["Config"].(map[string]any)
+		if zone.HostedZone["Name"] != name+"." || config["PrivateZone"] == true != private {
+			r.t.Errorf("the record went into %s", b)
 		}
 	}
 }

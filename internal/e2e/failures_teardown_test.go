@@ -50,6 +50,13 @@ func TestForeignBlockers(t *testing.T) {
 		{"E a route table of theirs", func(r *rig, j *job.Job) (string, []string) {
 			return pick(r.theirs("ec2", "CreateRouteTable", map[string]any{"VpcId": j.Config.InfraConfig.NetworkID}), "routeTable", "routeTableId"), nil
 		}, "DeleteRouteTable", "RouteTableId"},
+		{"E an instance of theirs in our subnet", func(r *rig, j *job.Job) (string, []string) {
+			return pick(r.theirs("ec2", "RunInstances", map[string]any{"SubnetId": j.Config.InfraConfig.PrivateSubnetIDs[0], "ImageId": j.Config.InfraConfig.ImageID,
+				"InstanceType": "t3.micro", "MinCount": 1, "MaxCount": 1}), "instancesSet", "instanceId"), []string{"move or terminate that instance"}
+		}, "TerminateInstances", "InstanceId"},
+		{"E an endpoint of theirs in our VPC", func(r *rig, j *job.Job) (string, []string) {
+			return pick(r.theirs("ec2", "CreateVpcEndpoint", map[string]any{"VpcId": j.Config.InfraConfig.NetworkID, "ServiceName": "com.amazonaws.us-east-1.s3"}), "vpcEndpoint", "vpcEndpointId"), []string{"s3"}
+		}, "DeleteVpcEndpoints", "VpcEndpointId"},
 		{"E a policy of theirs in our role", func(r *rig, j *job.Job) (string, []string) {
 			r.theirs("iam", "PutRolePolicy", map[string]any{"RoleName": j.Config.InfraConfig.RoleName, "PolicyName": "theirs-by-hand", "PolicyDocument": `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:ListAllMyBuckets","Resource":"*"}]}`})
 			return "theirs-by-hand", nil
@@ -71,7 +78,11 @@ func TestForeignBlockers(t *testing.T) {
 			}
 			r.waitsFor(append(also, id)...)
 			r.untouched(since, id)
-			r.theirs("ec2", c.remove, map[string]any{c.param: id})
+			var named any = id
+			if strings.HasSuffix(c.remove, "s") {
+				named = []any{id}
+			}
+			r.theirs("ec2", c.remove, map[string]any{c.param: named})
 			r.await(job.Cancelled)
 			r.checkGone(t, before)
 		})
@@ -182,6 +193,9 @@ func TestMeddledWith(t *testing.T) {
 			remove("elbv2:target-group", "tg")(r)
 		}, shown("elbv2:target-group tg exists no", "elbv2:listener http exists no")},
 		{"a NAT gateway and its route are deleted", plain, nil, remove("ec2:nat-gateway", "nat-a"), shown("ec2:nat-gateway nat-a exists no")},
+		{"a NAT gateway goes failed", plain, nil, func(r *rig) {
+			r.meddle("state", r.object("ec2:nat-gateway", "nat-a"), map[string]any{"state": "failed", "code": "Resource.Gone", "message": "it went"})
+		}, shown("nat-a")},
 		{"the DNS zone is deleted", dns, zoneOf("example.test"), func(r *rig) { r.meddle("delete", r.get().Config.InfraConfig.DNSZoneID, nil) }, nil},
 		{"the record is deleted", dns, zoneOf("example.test"), func(r *rig) {
 			for _, o := range r.world.Objects(sim.ObjectFilter{Kind: "record"}) {

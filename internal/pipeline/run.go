@@ -46,6 +46,7 @@ type Memory struct {
 	deletes map[string][2]time.Time // first and last
 	gone    map[string]bool
 	doubted bool
+	doubts  int
 }
 
 // NewMemory is an empty memory.
@@ -196,6 +197,15 @@ func (r *Run) Doubt() {
 	r.memory.mu.Lock()
 	defer r.memory.mu.Unlock()
 	r.memory.doubted = true
+	r.memory.doubts++
+}
+
+// Doubts is how often this run has doubted: what was seen to be right before
+// the last time no longer counts.
+func (r *Run) Doubts() int {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	return r.memory.doubts
 }
 
 // Doubted reports whether an earlier pass has doubted.

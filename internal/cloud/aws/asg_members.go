@@ -19,7 +19,7 @@ import (
 // ensureScalingGroup makes the group, and is done when as many VMs as it wants
 // are in service.
 func (p *Provider) ensureScalingGroup(ctx context.Context, r *pipeline.Run, spec job.VMSpec) error {
-	if seen, ok := r.Recall("fleet seen").(time.Time); ok && r.Mode == pipeline.Apply && r.Pace.Cloud(r.Now().Sub(seen)) < lookAgain {
+	if seen, ok := r.Recall(fleetSeen(r)).(time.Time); ok && r.Mode == pipeline.Apply && r.Pace.Cloud(r.Now().Sub(seen)) < lookAgain {
 		return nil
 	}
 	if r.Mode == pipeline.Apply {
@@ -52,7 +52,7 @@ func (p *Provider) ensureScalingGroup(ctx context.Context, r *pipeline.Run, spec
 	}
 	noLonger(r, "group")
 	noLonger(r, "capacity")
-	r.Remember("fleet seen", r.Now())
+	r.Remember(fleetSeen(r), r.Now())
 	return nil
 }
 

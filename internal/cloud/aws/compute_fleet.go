@@ -91,7 +91,7 @@ func (p *Provider) ensureFixed(ctx context.Context, r *pipeline.Run, spec job.VM
 		return pipeline.Gravest(verdict, err)
 	}
 	if verdict == nil && r.Mode == pipeline.Apply {
-		r.Remember("fleet seen", r.Now())
+		r.Remember(fleetSeen(f.r), r.Now())
 	}
 	return verdict
 }
@@ -99,7 +99,7 @@ func (p *Provider) ensureFixed(ctx context.Context, r *pipeline.Run, spec job.VM
 // rest passes over a pool that this worker has seen running less than a minute
 // ago: the step is run again every few seconds while the VMs boot.
 func (f *fleet) rest(ctx context.Context) (done bool, err error) {
-	seen, ok := f.r.Recall("fleet seen").(time.Time)
+	seen, ok := f.r.Recall(fleetSeen(f.r)).(time.Time)
 	if !ok || f.r.Mode != pipeline.Apply {
 		return false, nil
 	}
@@ -125,7 +125,7 @@ func (f *fleet) rest(ctx context.Context) (done bool, err error) {
 			return false, err
 		}
 	}
-	f.r.Remember("fleet seen", f.r.Now())
+	f.r.Remember(fleetSeen(f.r), f.r.Now())
 	return true, nil
 }
 

@@ -60,7 +60,8 @@ var rules = []rule{
 	{code: "ValidationError", saying: "does not exist", class: pipeline.NotFound},
 	{code: "InvalidChangeBatch", saying: "already exists", class: pipeline.Exists},
 	{code: "InvalidChangeBatch", saying: "not found", class: pipeline.NotFound},
-	{code: "InvalidInstanceId", class: pipeline.NotFound}, // Systems Manager: the agent has not registered
+	{code: "InvalidInstanceId", class: pipeline.NotFound},                    // Systems Manager: the agent has not registered
+	{code: "InvalidTarget", op: "RegisterTargets", class: pipeline.NotFound}, // "does not exist", or load balancing does not see it yet
 	{code: "Gateway.NotAttached", class: pipeline.NotFound},
 	{code: "InvocationDoesNotExist", class: pipeline.NotFound},
 

@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/zopday/provisioner/internal/cloud/lookup"
@@ -22,6 +23,10 @@ func waited(r *pipeline.Run, what string) time.Duration {
 
 // noLonger stops the clock of waited.
 func noLonger(r *pipeline.Run, what string) { r.Remember("since "+what, nil) }
+
+// fleetSeen is under which key a pass remembers when it last saw the pool as it
+// should be: a doubt makes it look again.
+func fleetSeen(r *pipeline.Run) string { return fmt.Sprintf("fleet seen after %d doubts", r.Doubts()) }
 
 // visible turns a not-found for something that the job made moments ago into a
 // wait: IAM and EC2 take up to minutes to show a fresh object to each other
