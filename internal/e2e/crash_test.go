@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 type scenario struct {
 	name  string
 	spec  string
-	setup func(*rig) // before the stretch, without crashes
+	setup func(*rig) // before the stretch, without crashes; once for all points. nil: nothing
 	begin func(*rig) // sets the stretch off
 	end   job.Status
 }
@@ -48,8 +48,8 @@ func finished(spec string, ops ...job.VMOp) func(*rig) {
 }
 
 var scenarios = []scenario{
-	{"create fixed", fixedLB, func(*rig) {}, func(r *rig) { r.vm("shop-prod", fixedLB) }, job.Completed},
-	{"create asg", asgLB, func(*rig) {}, func(r *rig) { r.vm("shop-prod", asgLB) }, job.Completed},
+	{"create fixed", fixedLB, nil, func(r *rig) { r.vm("shop-prod", fixedLB) }, job.Completed},
+	{"create asg", asgLB, nil, func(r *rig) { r.vm("shop-prod", asgLB) }, job.Completed},
 	{"attach", fixedLB, finished(fixedLB, job.DetachLB), func(r *rig) { r.move(job.Operate, job.AttachLB) }, job.Completed},
 	{"detach", fixedLB, finished(fixedLB), func(r *rig) { r.move(job.Operate, job.DetachLB) }, job.Completed},
 	{"teardown fixed", fixedLB, finished(fixedLB), func(r *rig) { r.move(job.Delete, "") }, job.Cancelled},
@@ -121,9 +121,8 @@ func arm(r *rig, p point) func(*worker) {
 }
 
 // measure runs a stretch without crashes and counts what can be crashed.
-func (s scenario) measure(t *testing.T) (calls, reads, writes int) {
-	r := newRig(t, sim.Options{Seed: 1})
-	s.setup(r)
+func (s scenario) measure(t *testing.T, start *frozen) (calls, reads, writes int) {
+	r, _ := s.rig(t, 1, start)
 	since := r.lastEntry()
 	var n atomic.Int64
 	s.begin(r)
@@ -141,7 +140,14 @@ func (s scenario) measure(t *testing.T) (calls, reads, writes int) {
 func TestCrashMatrix(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
-			calls, reads, writes := s.measure(t)
+			var start *frozen
+			if s.setup != nil {
+				r := newRig(t, sim.Options{Seed: 1})
+				before := r.world.Snapshot()
+				s.setup(r)
+				start = r.freeze(before)
+			}
+			calls, reads, writes := s.measure(t, start)
 			t.Logf("%d mutating calls, %d reads, %d ledger writes", calls, reads, writes)
 			if calls == 0 || writes == 0 {
 				t.Fatal("there is nothing to crash")
@@ -149,7 +155,7 @@ func TestCrashMatrix(t *testing.T) {
 			for _, p := range points(calls, reads, writes) {
 				t.Run(p.String(), func(t *testing.T) {
 					t.Parallel()
-					s.crash(t, p)
+					s.crash(t, p, start)
 				})
 			}
 		})
@@ -179,10 +185,18 @@ func points(calls, reads, writes int) []point {
 	return ps
 }
 
-func (s scenario) crash(t *testing.T, p point) {
-	r := newRig(t, sim.Options{Seed: uint64(p.n)})
-	before := r.world.Snapshot()
-	s.setup(r)
+// rig is where the stretch begins, and the account as it was before anything
+// was made. Every crash of a create happens in a world of its own seed.
+func (s scenario) rig(t *testing.T, seed int, start *frozen) (*rig, sim.Snapshot) {
+	if start != nil {
+		return thaw(t, sim.Options{Seed: 1}, *start), start.before
+	}
+	r := newRig(t, sim.Options{Seed: uint64(seed)})
+	return r, r.world.Snapshot()
+}
+
+func (s scenario) crash(t *testing.T, p point, start *frozen) {
+	r, before := s.rig(t, p.n, start)
 	s.begin(r)
 	victim := r.start(arm(r, p))
 	r.untilCrash(victim)

@@ -48,6 +48,7 @@ type rig struct {
 	world  *sim.World
 	url    string
 	d      *db.DB
+	file   string // of d
 	ledger *ledger.Ledger
 	spaces *spaces.Client
 	keys   atomic.Value // the access key that new credentials carry
@@ -59,6 +60,47 @@ type rig struct {
 
 func newRig(t testing.TB, o sim.Options) *rig {
 	t.Helper()
+	empty, err := migrated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return thaw(t, o, frozen{db: empty})
+}
+
+// frozen is a rig at rest, from which others can start.
+type frozen struct {
+	db, world []byte
+	jobID     string
+	before    sim.Snapshot // the account before anything was made
+}
+
+// freeze ends the rig and keeps what it has come to.
+func (r *rig) freeze(before sim.Snapshot) *frozen {
+	r.t.Helper()
+	dir := r.t.TempDir()
+	stop, err := r.world.Persist(r.t.Context(), dir)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := errors.Join(stop(), r.d.Close()); err != nil {
+		r.t.Fatal(err)
+	}
+	f := &frozen{jobID: r.jobID, before: before}
+	if f.db, err = os.ReadFile(r.file); err != nil {
+		r.t.Fatal(err)
+	}
+	if f.world, err = os.ReadFile(filepath.Join(dir, worldFile)); err != nil {
+		r.t.Fatal(err)
+	}
+	return f
+}
+
+// worldFile is where a simulation keeps its world.
+const worldFile = "world.json"
+
+// thaw starts a rig where another has come to.
+func thaw(t testing.TB, o sim.Options, f frozen) *rig {
+	t.Helper()
 	ctx := t.Context()
 	if o.TimeScale == 0 {
 		o.TimeScale = pace
@@ -66,6 +108,19 @@ func newRig(t testing.TB, o sim.Options) *rig {
 	w := sim.New(o)
 	server := httptest.NewServer(simaws.New(w, simaws.Options{}))
 	t.Cleanup(server.Close)
+	if f.world != nil {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, worldFile), f.world, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		stop, err := w.Persist(ctx, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	dir := t.TempDir()
 	if _, err := os.Stat("/dev/shm"); err == nil { // what is tested is the order of writes, not the disk
 		if shm, err := os.MkdirTemp("/dev/shm", "zopday-e2e-"); err == nil {
@@ -74,11 +129,7 @@ func newRig(t testing.TB, o sim.Options) *rig {
 		}
 	}
 	file := filepath.Join(dir, "zopday.db")
-	empty, err := migrated()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, empty, 0o600); err != nil {
+	if err := os.WriteFile(file, f.db, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d, err := db.Open(ctx, file)
@@ -88,7 +139,7 @@ func newRig(t testing.TB, o sim.Options) *rig {
 	t.Cleanup(func() { _ = d.Close() })
 	client, closeSpaces := spaces.BuiltIn(spaces.NewRegistry(d))
 	t.Cleanup(func() { _ = closeSpaces() })
-	r := &rig{t: t, world: w, url: server.URL, d: d, ledger: ledger.New(d, ledger.Options{}), spaces: client}
+	r := &rig{t: t, world: w, url: server.URL, d: d, file: file, jobID: f.jobID, ledger: ledger.New(d, ledger.Options{}), spaces: client}
 	r.keys.Store("AKIAIOSFODNN7EXAMPLE")
 	return r
 }
