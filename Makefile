@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .PHONY: help demo sandbox build test vet lint vuln bench chaos generate deps tools
 
 # Two packages at a time and a limit far above what any needs: a hang ends with a stack trace.
-GOTEST := go test -p 2 -timeout 25m
+GOTEST := go test -p 2 -timeout 45m
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
