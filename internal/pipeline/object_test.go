@@ -480,3 +480,46 @@ func TestAttachAfterDetachTakesANewToken(t *testing.T) {
 		t.Fatalf("%d creates with %d tokens", b.shelf.creates, len(b.shelf.tokens))
 	}
 }
+
+func TestLostAgainAndAgainStops(t *testing.T) {
+	b := newBench()
+	if err := b.settle(t, true); err != nil {
+		t.Fatal(err)
+	}
+	mem := NewMemory()
+	for range 1000 {
+		clear(b.shelf.things) // what is made is taken away at once
+		r := NewRun(b.j, Apply, b.book.all(), b.book, mem, func() time.Time { return b.shelf.now }, 1)
+		r.Unsettle()
+		_, err := r.Ensure(t.Context(), b.shelf.resource(r, true))
+		var fatal *FatalError
+		if errors.As(err, &fatal) {
+			if fatal.Problem.Code != "object-lost" || fatal.Problem.Hint == "" || b.shelf.creates != tolerated+1 {
+				t.Errorf("after %d creates: %+v", b.shelf.creates, fatal.Problem)
+			}
+			return
+		}
+		b.shelf.now = b.shelf.now.Add(5 * time.Second)
+	}
+	t.Fatalf("made %d times without an end", b.shelf.creates)
+}
+
+func TestCondemnedIsReplaced(t *testing.T) {
+	b := newBench()
+	if err := b.settle(t, true); err != nil {
+		t.Fatal(err)
+	}
+	was := b.book.objects["shelf:thing/one"].ID
+	if found, err := b.run(Apply).Condemn(t.Context(), "of somebody else", "why not"); found || err != nil {
+		t.Errorf("condemned what is not the job's: %v, %v", found, err)
+	}
+	if found, err := b.run(Apply).Condemn(t.Context(), was, "its inside is broken"); !found || err != nil {
+		t.Fatalf("Condemn = %v, %v", found, err)
+	}
+	if err := b.settle(t, true); err != nil {
+		t.Fatal(err)
+	}
+	if now := b.book.objects["shelf:thing/one"].ID; now == was || len(b.shelf.things) != 1 || b.shelf.creates != 2 {
+		t.Errorf("%s → %s, %d things, %d creates", was, now, len(b.shelf.things), b.shelf.creates)
+	}
+}
