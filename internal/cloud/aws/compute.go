@@ -52,7 +52,7 @@ func (p *Provider) RemoveVMs(ctx context.Context, r *pipeline.Run) error {
 		}
 	}
 	if err == nil && r.Mode == pipeline.Apply {
-		err = p.removeDisksLeftBehind(ctx, r)
+		err = pipeline.Gravest(p.removeDisksLeftBehind(ctx, r), p.removeLeftBehind(ctx, r, infra.NetworkID))
 	}
 	return err
 }
