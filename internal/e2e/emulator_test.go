@@ -179,6 +179,12 @@ var emulators = []emulator{
 		asked: []string{"ssm:SendCommand"},
 	},
 	{
+		name:   "groups that cannot be attached to a load balancer",
+		lacks:  []string{"autoscaling:AttachLoadBalancerTargetGroups", "autoscaling:DetachLoadBalancerTargetGroups", "autoscaling:DescribeScalingActivities"},
+		refuse: refuseCode(http.StatusBadRequest, "InvalidAction", "Unknown action: ACTION"),
+		asked:  []string{"elasticloadbalancing:RegisterTargets"},
+	},
+	{
 		name:  "lists that heed no filter",
 		heeds: noFilters, asked: []string{"ec2:DescribeSecurityGroups"},
 	},

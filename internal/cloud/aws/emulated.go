@@ -7,8 +7,11 @@ import (
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	asgtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
@@ -46,6 +49,34 @@ func lookFirst(r *pipeline.Run, x pipeline.Resource) pipeline.Resource {
 		return create(ctx, token)
 	}
 	return x
+}
+
+// registerMembers puts a scaling group's VMs into a target group one by one, for
+// endpoints whose groups cannot be attached to one.
+func (p *Provider) registerMembers(ctx context.Context, g asgtypes.AutoScalingGroup, arn string) error {
+	in := &elb.RegisterTargetsInput{TargetGroupArn: aws.String(arn)}
+	for _, m := range g.Instances {
+		in.Targets = append(in.Targets, elbtypes.TargetDescription{Id: m.InstanceId})
+	}
+	if len(in.Targets) == 0 {
+		return nil
+	}
+	_, err := p.elb.RegisterTargets(ctx, in)
+	return err
+}
+
+// membersAreTargets reports whether every VM of a scaling group is in the target
+// group, by whatever way.
+func (p *Provider) membersAreTargets(ctx context.Context, g asgtypes.AutoScalingGroup, arn string) (bool, error) {
+	health, err := p.health(ctx, arn)
+	if err != nil || len(g.Instances) == 0 {
+		return false, err
+	}
+	return !slices.ContainsFunc(g.Instances, func(m asgtypes.Instance) bool {
+		return !slices.ContainsFunc(health, func(t job.TargetInfo) bool {
+			return t.InstanceID == aws.ToString(m.InstanceId) && t.Health != string(elbtypes.TargetHealthStateEnumDraining)
+		})
+	}), nil
 }
 
 // removeLeftBehind removes the network interfaces that an emulator keeps when

@@ -274,12 +274,19 @@ func (p *Provider) attachedAspectOf(ctx context.Context, group, arn string) (pip
 		_, err := p.asg.AttachLoadBalancerTargetGroups(ctx, &autoscaling.AttachLoadBalancerTargetGroupsInput{
 			AutoScalingGroupName: aws.String(group), TargetGroupARNs: []string{arn},
 		})
+		if lacksCall(err) && p.foreignEndpoint() {
+			return p.registerMembers(ctx, g, arn)
+		}
 		return err
 	}}
-	if slices.Contains(attachedGroups(g), arn) {
+	attached := slices.Contains(attachedGroups(g), arn)
+	if !attached && p.foreignEndpoint() {
+		attached, err = p.membersAreTargets(ctx, g, arn)
+	}
+	if attached {
 		a.Seen = a.Wanted
 	}
-	return a, nil
+	return a, err
 }
 
 // TargetHealth says what the load balancer thinks of each VM; it only reads.
