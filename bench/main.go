@@ -66,7 +66,7 @@ type rig struct {
 func newRig(ctx context.Context, dsn string, o sim.Options, workers int) (*rig, error) {
 	o.TimeScale = pace
 	w := sim.New(o)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (r *rig) until(ctx context.Context, id string, want job.Status) error {
 		case j.Status == want:
 			return nil
 		case j.Status != job.Queued && j.Status != job.Running:
-			return fmt.Errorf("the job is %s: %+v", j.Status, j.Error)
+			return fmt.Errorf("the job is %s: %w", j.Status, j.Error)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -116,7 +116,7 @@ func (s *server) opsRoutes() {
 	s.metricsRoute(tags)
 }
 
-const tokenFromAfar = "Needs a token, except from the loopback interface of this machine without a proxy in between."
+const tokenFromAfar = "Needs a token, except from the loopback interface of this machine without a proxy in between." //nolint:gosec // words, no credential
 
 // tokenFromAfar lets through whoever may view jobs, and without a token whoever is
 // on this machine. What came through a proxy is not from here.

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sys/unix"
 
 	"github.com/zopday/provisioner/internal/pgtest"
@@ -37,7 +36,7 @@ func TestConnectionsNoticeALostServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	var dial pgconn.DialFunc = pool.Config().ConnConfig.DialFunc
+	dial := pool.Config().ConnConfig.DialFunc
 	c, err := dial(t.Context(), "tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)

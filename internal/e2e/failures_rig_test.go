@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -226,9 +227,7 @@ func pick(v any, path ...string) string {
 func (r *rig) meddle(action, id string, more map[string]any) {
 	r.t.Helper()
 	body := map[string]any{"action": action, "id": id}
-	for k, v := range more {
-		body[k] = v
-	}
+	maps.Copy(body, more)
 	r.control("POST", "/_sim/objects", body, nil)
 }
 

@@ -123,7 +123,7 @@ func thaw(t testing.TB, o sim.Options, f frozen) *rig {
 	}
 	dir := t.TempDir()
 	if _, err := os.Stat("/dev/shm"); err == nil { // what is tested is the order of writes, not the disk
-		if shm, err := os.MkdirTemp("/dev/shm", "zopday-e2e-"); err == nil {
+		if shm, err := os.MkdirTemp("/dev/shm", "zopday-e2e-"); err == nil { //nolint:usetesting // memory, not disk
 			dir = shm
 			t.Cleanup(func() { _ = os.RemoveAll(shm) })
 		}

@@ -36,7 +36,7 @@ func TestResourceNames(t *testing.T) {
 	if a.ResourceName("role", 64) == b.ResourceName("role", 64) {
 		t.Error("two jobs of one name share a derived name")
 	}
-	if a.ResourceName("role", 64) != a.ResourceName("role", 64) {
+	if first := a.ResourceName("role", 64); first != a.ResourceName("role", 64) {
 		t.Error("a derived name is not stable")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -115,16 +116,7 @@ func ClassOf(err error) Class {
 
 // Is reports whether err has one of the classes.
 func Is(err error, classes ...Class) bool {
-	if err == nil {
-		return false
-	}
-	c := ClassOf(err)
-	for _, want := range classes {
-		if c == want {
-			return true
-		}
-	}
-	return false
+	return err != nil && slices.Contains(classes, ClassOf(err))
 }
 
 // happened reports whether a mutating call that ended with err may have taken

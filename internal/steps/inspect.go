@@ -3,6 +3,7 @@ package steps
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/zopday/provisioner/internal/cloud"
@@ -87,9 +88,8 @@ func (s Set) Plan(ctx context.Context, j *job.Job, pace pipeline.Pace) (*Plan, e
 		byStep[o.Step] = append(byStep[o.Step], o)
 	}
 	for _, step := range p.Reversed() {
-		objs := byStep[step.Name]
-		for i := len(objs) - 1; i >= 0; i-- {
-			plan.Teardown = append(plan.Teardown, objs[i].Kind+" "+objs[i].Name)
+		for _, o := range slices.Backward(byStep[step.Name]) {
+			plan.Teardown = append(plan.Teardown, o.Kind+" "+o.Name)
 		}
 	}
 	return &plan, nil
