@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -220,6 +221,8 @@ func TestLateWorkerIsRefused(t *testing.T) {
 	r.vm("shop-prod", plain)
 	var once atomic.Bool
 	held, wake := make(chan struct{}), make(chan struct{})
+	let := sync.OnceFunc(func() { close(wake) })
+	t.Cleanup(let) // before the simulation is closed, which waits for its requests
 	slow := r.start()
 	r.world.OnCall(func(p sim.Phase, c *sim.Call) error {
 		if p == sim.After && c.Operation == "CreateInternetGateway" && !once.Swap(true) {
@@ -236,8 +239,8 @@ func TestLateWorkerIsRefused(t *testing.T) {
 	<-held
 	time.Sleep(2500 * time.Millisecond) // DeadAfter is 2 s: it knows itself silent
 	r.start()
-	r.until(func(j *job.Job) bool { return j.CurrentStep == "stepCreateVMs" }, "nobody took the job over")
-	close(wake)
+	r.until(func(j *job.Job) bool { return j.Config.InfraConfig.LaunchTemplateID != "" }, "nobody took the job over")
+	let()
 	r.ends(t, before, launchedOnce)
 }
 

@@ -15,7 +15,7 @@ func TestPriceTable(t *testing.T) {
 	if _, err := time.Parse(time.DateOnly, p.AsOf); err != nil || p.Currency != "USD" || p.Source == "" {
 		t.Errorf("the table is not dated: %+v", p.AsOf)
 	}
-	if len(p.Regions) < 6 {
+	if len(p.Regions) < 3 {
 		t.Fatalf("%d regions", len(p.Regions))
 	}
 	for name, r := range p.Regions {

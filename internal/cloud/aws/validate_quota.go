@@ -122,7 +122,9 @@ func (c *checker) quota(ctx context.Context, service, code string) (int, error) 
 	if err == nil && own.Quota != nil && own.Quota.Value != nil {
 		return int(*own.Quota.Value), nil
 	}
-	if err != nil && stops(ctx, err) {
+	// Only an account that never asked has the default. One whose value could
+	// not be read may have been given more.
+	if err != nil && !pipeline.Is(err, pipeline.NotFound) {
 		return 0, err
 	}
 	def, err := c.Provider.quotas.GetAWSDefaultServiceQuota(ctx, &servicequotas.GetAWSDefaultServiceQuotaInput{ServiceCode: aws.String(service), QuotaCode: aws.String(code)})
