@@ -34,7 +34,7 @@ var exitTable = []struct {
 }{
 	{exitDone, "done"},
 	{exitUnexpected, "something unexpected went wrong"},
-	{exitUsage, "wrong usage, or an input that the server refused (400, 422)"},
+	{exitUsage, "wrong usage, an input that the server refused (400, 422), or a plan with a check that fails"},
 	{exitJobFailed, "the job ended failed"},
 	{exitNotAllowed, "not signed in, or not allowed (401, 403)"},
 	{exitNotFound, "not found (404)"},

@@ -84,7 +84,14 @@ func (a *app) planDocuments(ctx context.Context, c *client.Client, docs []docume
 	return planExit(last, detailed)
 }
 
+// planExit is how a plan ends: what would fail is wrong input, as it would be for
+// the job itself.
 func planExit(p client.Plan, detailed bool) error {
+	for _, c := range p.Checks {
+		if c.Status == "fails" {
+			return quietExit(exitUsage)
+		}
+	}
 	if detailed && p.Changes > 0 {
 		return quietExit(exitChanges)
 	}
@@ -124,7 +131,7 @@ func (a *app) showPlan(w io.Writer, p client.Plan) {
 		}
 	}
 	if len(p.Teardown) > 0 {
-		head("Tearing it down later deletes, in this order")
+		head("Tearing it down later deletes")
 		for _, o := range p.Teardown {
 			fmt.Fprintf(w, "  - %s\n", clean(o))
 		}

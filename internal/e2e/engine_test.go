@@ -127,6 +127,24 @@ func TestPanicFailsTheJobAlone(t *testing.T) {
 	r.checkGone(t, before)
 }
 
+// A job that never came past its credentials has made nothing: it can be deleted
+// without them.
+func TestDeleteWithoutCredentials(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sim.Options{Seed: 15})
+	r.keys.Store("AKIANOBODYSKEYEXAMPL")
+	r.start()
+	r.vm("shop-prod", plain)
+	for r.get().Attempts == 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	r.move(job.Delete, "")
+	r.await(job.Cancelled)
+	if m := r.mutating(0); len(m) > 0 {
+		t.Errorf("something was sent: %+v", m)
+	}
+}
+
 // Swallowed deletes: accepted by the cloud, never carried out. The teardown is
 // done only when they are; and when they never are, it says so in bounded time.
 func TestSwallowedDeletes(t *testing.T) {

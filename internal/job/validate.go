@@ -102,6 +102,11 @@ func (j *Job) Validate() error {
 	if !regionRE.MatchString(j.Region) {
 		inv.add("region", fmt.Sprintf("%q is not a region's name", j.Region), "give the cloud's own name, such as us-east-1")
 	}
+	if j.Provider == AWS && regionRE.MatchString(j.Region) {
+		if message, fix := awsRegionFault(j.Region); message != "" {
+			inv.add("region", message, fix)
+		}
+	}
 	j.validateLabels(&inv)
 	if j.ResourceType != VM {
 		inv.add("resourceType", fmt.Sprintf("%q is not a resource type that this version provisions", j.ResourceType), `use "vm"`)

@@ -23,6 +23,10 @@ func TestValidateNamesFieldAndFix(t *testing.T) {
 		{"name ends in hyphen", "name", vmJob(`{}`), func(j *Job) { j.Name = "a-" }},
 		{"name starts with digit", "name", vmJob(`{}`), func(j *Job) { j.Name = "1web" }},
 		{"name of 64", "name", vmJob(`{}`), func(j *Job) { j.Name = strings.Repeat("a", 64) }},
+		{"region misspelt", "region", vmJob(`{}`), func(j *Job) { j.Region = "us-esat-1" }},
+		{"region with a letter missing", "region", vmJob(`{}`), func(j *Job) { j.Region = "eu-wst-1" }},
+		{"region without its number", "region", vmJob(`{}`), func(j *Job) { j.Region = "us-east" }},
+		{"zone for a region", "region", vmJob(`{}`), func(j *Job) { j.Region = "us-east-1a" }},
 		{"no region", "region", vmJob(`{}`), func(j *Job) { j.Region = "" }},
 		{"mode", "mode", vmJob(`{}`), func(j *Job) { j.Mode = "steal" }},
 		{"unknown field", "config.spec.poool", vmJob(`{"poool":{}}`), nil},
@@ -106,5 +110,15 @@ func TestAllMistakesAtOnce(t *testing.T) {
 	var inv *Invalid
 	if !errors.As(j.Validate(), &inv) || len(inv.Fields) < 5 {
 		t.Fatalf("got %v", fmt.Sprint(inv))
+	}
+}
+
+func TestRegionsThatAreTaken(t *testing.T) {
+	for _, region := range []string{"us-east-1", "us-gov-west-1", "ap-southeast-7", "cn-northwest-1", "mx-central-1", "eusc-de-east-1", "nz-north-1", "ap-west-1"} {
+		j := vmJob(`{}`)
+		j.Region = region
+		if err := j.Validate(); err != nil {
+			t.Errorf("%s: %v", region, err)
+		}
 	}
 }

@@ -254,6 +254,10 @@ func (p *pass) event(step, typ, format string, args ...any) job.Event {
 
 // guarded runs a step's function for the account in which the job began.
 func (p *pass) guarded(ctx context.Context, set steps.Set, run *pipeline.Run, f pipeline.Func) error {
+	if run.Down && p.job.Config.InfraConfig.Account == "" && len(run.Objects()) == 0 {
+		run.Note("nothing was made")
+		return nil // no step has come past the account's name, so there is nothing to ask the cloud for
+	}
 	if err := set.SameCaller(ctx, p.job); err != nil {
 		return err
 	}
