@@ -61,7 +61,40 @@ func (j *Job) VMSpec() (VMSpec, error) {
 	if err := d.Decode(&s); err != nil {
 		return s, decodeError(err)
 	}
+	if err := explicitZeros(j.Config.Spec); err != nil {
+		return s, err
+	}
 	return s.WithDefaults(), nil
+}
+
+// explicitZeros refuses a 0 that was written out where leaving the field out
+// means a default: nobody who asks for no VMs wants two.
+func explicitZeros(raw json.RawMessage) error {
+	type number struct {
+		field string
+		value *int
+	}
+	var z struct {
+		Pool         struct{ Count, DiskGiB *int }
+		Network      struct{ Zones *int }
+		LoadBalancer struct {
+			Port        *int
+			HealthCheck struct{ Port *int }
+		}
+	}
+	if err := json.Unmarshal(raw, &z); err != nil {
+		return decodeError(err)
+	}
+	var inv Invalid
+	for _, n := range []number{
+		{"pool.count", z.Pool.Count}, {"pool.diskGiB", z.Pool.DiskGiB}, {"network.zones", z.Network.Zones},
+		{"loadBalancer.port", z.LoadBalancer.Port}, {"loadBalancer.healthCheck.port", z.LoadBalancer.HealthCheck.Port},
+	} {
+		if n.value != nil && *n.value == 0 {
+			inv.add("config.spec."+n.field, "is 0", "use 1 or more, or leave it out for the default")
+		}
+	}
+	return inv.orNil()
 }
 
 func decodeError(err error) error {

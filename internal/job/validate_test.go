@@ -33,6 +33,8 @@ func TestValidateNamesFieldAndFix(t *testing.T) {
 		{"wrong type", "config.spec.pool.count", vmJob(`{"pool":{"count":"two"}}`), nil},
 		{"not an object", "config.spec", vmJob(`[1]`), nil},
 		{"count 0 is the default, 101 is too many", "config.spec.pool.count", vmJob(`{"pool":{"count":101}}`), nil},
+		{"no VMs", "config.spec.pool.count", vmJob(`{"pool":{"count":0}}`), nil},
+		{"no port", "config.spec.loadBalancer.healthCheck.port", vmJob(`{"loadBalancer":{"plainHTTP":true,"healthCheck":{"port":0}}}`), nil},
 		{"negative count", "config.spec.pool.count", vmJob(`{"pool":{"count":-1}}`), nil},
 		{"asg out of order", "config.spec.pool.desired", vmJob(`{"pool":{"mode":"asg","min":3,"desired":2,"max":4}}`), nil},
 		{"asg with count", "config.spec.pool.count", vmJob(`{"pool":{"mode":"asg","count":2}}`), nil},
