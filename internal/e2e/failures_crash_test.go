@@ -241,7 +241,18 @@ func TestLateWorkerIsRefused(t *testing.T) {
 	r.start()
 	r.until(func(j *job.Job) bool { return j.Config.InfraConfig.LaunchTemplateID != "" }, "nobody took the job over")
 	let()
+	r.booked(t, "CreateInternetGateway")
 	r.ends(t, before, launchedOnce)
+}
+
+// booked waits until a call that was held in flight is in the books.
+func (r *rig) booked(t *testing.T, operation string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); len(r.world.Books(sim.BookFilter{Operation: operation})) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s was never answered", operation)
+		}
+	}
 }
 
 // P13: the clock of a worker's cloud is an hour off for a while; signatures are

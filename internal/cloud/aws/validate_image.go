@@ -66,12 +66,12 @@ func (c *checker) image(ctx context.Context) ([]cloud.Check, error) {
 	arch := cmp.Or(c.arch, "amd64")
 	img, note, err := c.findImage(ctx, c.spec.Pool.Image, arch)
 	switch {
-	case err != nil && (stops(ctx, err) || pipeline.Is(err, pipeline.Unavailable, pipeline.Throttled)):
-		return nil, err
 	case pipeline.Is(err, pipeline.NotFound, pipeline.Invalid):
 		return []cloud.Check{fails(check, field, fmt.Sprintf("image %s for %s is not there in %s: %v", c.spec.Pool.Image, arch, c.region, plain(err)), "Name an image ID of this region, such as ami-0123456789abcdef0.")}, nil
-	case err != nil:
+	case pipeline.Is(err, pipeline.Denied):
 		return []cloud.Check{fails(check, field, fmt.Sprintf("image %s cannot be looked up: %v", c.spec.Pool.Image, plain(err)), "Allow ssm:GetParameter and ec2:DescribeImages, or name an image ID.")}, nil
+	case err != nil: // no answer, or none that can be read: the engine asks again
+		return nil, err
 	}
 	id := deref(img.ImageId)
 	if img.State != "" && img.State != ec2types.ImageStateAvailable {
