@@ -59,7 +59,7 @@ func (m *Machine) Boot(userData []byte, env Env) time.Duration {
 	} else {
 		m.CloudInit = "done"
 	}
-	result, _ := json.Marshal(map[string]any{"v1": map[string]any{"datasource": "DataSourceEc2Local", "errors": b.errs}}) // plain text always encodes
+	result, _ := json.Marshal(map[string]any{"v1": map[string]any{"datasource": env.datasource(), "errors": b.errs}}) // plain text always encodes
 	m.write(resultFile, string(result)+"\n", 0o644)
 	m.append(outputLog, fmt.Sprintf("Cloud-init v. 25.3 finished. Up %.2f seconds\n", s.spent.Seconds()))
 	return s.spent

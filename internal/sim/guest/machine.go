@@ -51,6 +51,8 @@ type Machine struct {
 	Degraded bool
 	// LockedUntil is how long something else holds the lock of the package manager.
 	LockedUntil time.Time
+	// GuestAttributes are those of Compute Engine, namespace/key to value; they outlive a reboot.
+	GuestAttributes map[string]string `json:",omitempty"`
 }
 
 // Env is what surrounds a machine while something runs in it.
@@ -59,6 +61,16 @@ type Env struct {
 	Egress     bool // whether packets to the internet find their way
 	InstanceID string
 	Region     string
+	// Google is set on Compute Engine; its metadata server then answers in place of that of EC2.
+	Google *Google
+}
+
+// datasource is where cloud-init says that it has its user data from.
+func (e Env) datasource() string {
+	if e.Google != nil {
+		return "DataSourceGCELocal"
+	}
+	return "DataSourceEc2Local"
 }
 
 // paths of what cloud-init leaves behind

@@ -3,6 +3,7 @@ package guest
 import (
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,7 +11,8 @@ import (
 
 // fetch is curl and wget.
 func fetch(c *command) int {
-	flags, args := c.options("-o -O -m -H -X -d -u -A --output --max-time --connect-timeout --retry --retry-delay -w --write-out --header --data --request --user --tries --timeout")
+	flags, args := c.options("-o -O -m -H -X -d -u -A -T --output --max-time --connect-timeout --retry --retry-delay --retry-max-time -w --write-out --header " +
+		"--data --data-raw --data-binary --body-data --post-data --upload-file --request --method --noproxy --proto --user --tries --timeout")
 	if c.args[0] == "curl" && has(flags, "-O") && flags["-O"] != "" { // curl's -O takes no value
 		args = append(args, flags["-O"])
 	}
@@ -67,7 +69,15 @@ func (c *command) get(u *url.URL, flags map[string]string) (status int, body str
 			return 0, "", c.fail(7, "%s: (7) Failed to connect to %s port %d: Connection refused", c.args[0], u.Hostname(), port)
 		}
 		return status, "ok\n", 0
-	case "169.254.169.254":
+	}
+	if slices.Contains(metadataHosts, u.Hostname()) {
+		switch {
+		case c.session.env.Google != nil:
+			status, body = c.googleMetadata(u, flags)
+			return status, body, 0
+		case u.Hostname() != "169.254.169.254":
+			return 0, "", c.unresolved(u.Hostname())
+		}
 		return 200, c.metadata(u.Path), 0
 	}
 	patience := 130 * time.Second // TCP's own patience
