@@ -67,11 +67,31 @@ const (
 	CheckUnchecked CheckStatus = "not checked"
 )
 
-// Network makes the network of a job (mode create), or reads the one that the
-// job names (create_in_existing) and leaves it alone.
+// Network makes the network of a job (mode create) by the plan that Check left
+// in the InfraConfig. For create_in_existing, a VM job reads the network that it
+// names and leaves it alone; a network job adds its own subnets to it.
 type Network interface {
 	EnsureNetwork(ctx context.Context, r *pipeline.Run) error
 	RemoveNetwork(ctx context.Context, r *pipeline.Run) error
+}
+
+// NetworkFamily is what only network jobs ask of a cloud.
+type NetworkFamily interface {
+	// AdoptNetwork reads the network that an adopt job points at into the
+	// InfraConfig, and records risk notes (open groups, public subnets, no flow
+	// logs, …) as warnings.
+	AdoptNetwork(ctx context.Context, r *pipeline.Run) error
+
+	// EnsurePeerings makes the job's peerings on both sides, with what routes
+	// and names need to pass, and waits until they are in force. Where the other
+	// side belongs to somebody else, the wait says who has to do what.
+	EnsurePeerings(ctx context.Context, r *pipeline.Run) error
+	RemovePeerings(ctx context.Context, r *pipeline.Run) error
+
+	// EnsureDNSZones makes the job's zones, and records for each public one
+	// whether its parent delegates to it: information, never a failure.
+	EnsureDNSZones(ctx context.Context, r *pipeline.Run) error
+	RemoveDNSZones(ctx context.Context, r *pipeline.Run) error
 }
 
 // Identity makes what the VMs run as: only what the exec channel needs.

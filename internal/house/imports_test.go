@@ -24,11 +24,18 @@ type rule struct {
 	tests string // for the tests besides
 }
 
+// cloudRule is the same for every cloud.
+var cloudRule = rule{
+	may:   "internal/job internal/pipeline internal/cidr internal/cloud internal/cloud/lookup internal/bootstrap",
+	tests: "internal/sim/... internal/steps internal/spaces/configv1",
+}
+
 // rules has every package of the module; one that is missing here fails the test, so that whoever
 // adds a package decides where it stands. The order is from the inside out.
 var rules = map[string]rule{
 	// The domain, and what knows nothing of ours.
 	"internal/job":       {},
+	"internal/cidr":      {may: "internal/job"},
 	"internal/bootstrap": {may: "internal/job"},
 	"internal/db":        {tests: "internal/pgtest"},
 	"internal/secrets":   {may: "internal/db internal/job", tests: "internal/pgtest"},
@@ -40,10 +47,9 @@ var rules = map[string]rule{
 	// The clouds: never each other, and never the ledger.
 	"internal/cloud":        {may: "internal/job internal/pipeline"},
 	"internal/cloud/lookup": {may: "internal/job internal/pipeline"},
-	"internal/cloud/aws": {
-		may:   "internal/job internal/pipeline internal/cloud internal/cloud/lookup internal/bootstrap",
-		tests: "internal/sim/... internal/steps internal/spaces/configv1",
-	},
+	"internal/cloud/aws":    cloudRule,
+	"internal/cloud/gcp":    cloudRule,
+	"internal/cloud/azure":  cloudRule,
 
 	// What a job is made of, and who carries it out.
 	"internal/spaces":                          {may: "internal/db internal/job internal/spaces/...", tests: "internal/pgtest"},
@@ -83,6 +89,8 @@ var rules = map[string]rule{
 	"internal/sim":       {},
 	"internal/sim/guest": {},
 	"internal/sim/aws":   {may: "internal/sim internal/sim/guest"},
+	"internal/sim/gcp":   {may: "internal/sim internal/sim/guest internal/sim/gcp/..."},
+	"internal/sim/azure": {may: "internal/sim internal/sim/guest internal/sim/azure/..."},
 
 	// For tests alone, and the binary.
 	"internal/pgtest": {},
@@ -94,7 +102,10 @@ var rules = map[string]rule{
 
 // outside names code of others that only some packages may import, tests aside.
 var outside = map[string]string{
-	"github.com/aws/":          "internal/cloud/aws internal/sim/aws", // the simulation takes the shapes of messages from it
+	// The simulations take the shapes of messages from the SDKs.
+	"github.com/aws/":          "internal/cloud/aws internal/sim/aws",
+	"google.golang.org/api/":   "internal/cloud/gcp internal/sim/gcp",
+	"github.com/Azure/":        "internal/cloud/azure internal/sim/azure",
 	"github.com/jackc/pgx/":    "internal/db internal/ledger internal/pgtest",
 	"github.com/spf13/cobra":   "internal/cli cmd/zopday",
 	"github.com/danielgtaylor": "internal/api",

@@ -19,10 +19,21 @@ type InfraConfig struct {
 	EgressIPs             []string `json:"egressIps,omitempty"`
 	ExistingResourceGroup string   `json:"existingResourceGroup,omitempty"`
 
+	NetworkName       string        `json:"networkName,omitempty"`
+	NetworkPlan       *NetworkPlan  `json:"networkPlan,omitempty"`       // how the ranges are laid out, before anything is made
+	DatabaseSubnetIDs []string      `json:"databaseSubnetIds,omitempty"` // in Zones' order, or one where subnets are regional
+	Subnets           []SubnetInfo  `json:"subnets,omitempty"`           // network jobs: every subnet made or adopted
+	ResourceGroup     string        `json:"resourceGroup,omitempty"`     // Azure: made or named
+	Peerings          []PeeringInfo `json:"peerings,omitempty"`
+	DNSZones          []DNSZoneInfo `json:"dnsZones,omitempty"`
+	FlowLogID         string        `json:"flowLogId,omitempty"`
+	EndpointIDs       []string      `json:"endpointIds,omitempty"` // AWS: VPC endpoints
+
 	// Identity.
 	RoleName            string `json:"roleName,omitempty"`
 	InstanceProfileName string `json:"instanceProfileName,omitempty"`
 	InstanceProfileARN  string `json:"instanceProfileArn,omitempty"`
+	ServiceAccount      string `json:"serviceAccount,omitempty"` // GCP: e-mail address; Azure: ID of the managed identity
 
 	// VMs.
 	ImageID             string   `json:"imageId,omitempty"`

@@ -67,3 +67,20 @@ const (
 	MarkObject = "zopday:object" // the object's key in the job
 	MarkOrg    = "zopday:org"    // the organisation's ID
 )
+
+// MarkText is the marks of an object as one line, for a kind that has a
+// description and no labels.
+func (j *Job) MarkText(key string) string {
+	return MarkOwner + "=" + j.ID + " " + MarkObject + "=" + key + " " + MarkOrg + "=" + j.OrgID
+}
+
+// ParseMarks reads marks out of a description; what is not a mark is passed over.
+func ParseMarks(text string) map[string]string {
+	marks := map[string]string{}
+	for _, word := range strings.Fields(text) {
+		if k, v, ok := strings.Cut(word, "="); ok && strings.HasPrefix(k, MarkPrefix) {
+			marks[k] = v
+		}
+	}
+	return marks
+}

@@ -2,8 +2,51 @@ package job
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
+
+var (
+	gcpRegionRE   = regexp.MustCompile(`^[a-z]+-[a-z]+[0-9]{1,2}$`)
+	gcpZoneRE     = regexp.MustCompile(`^([a-z]+-[a-z]+[0-9]{1,2})-[a-z]$`)
+	azureRegionRE = regexp.MustCompile(`^[a-z]+[0-9]{0,2}(euap|stage)?$`)
+)
+
+// validateRegion says what is wrong with the region's name, as far as that can
+// be told without asking the cloud.
+func (j *Job) validateRegion(inv *Invalid) {
+	example := map[Provider]string{GCP: "us-central1", Azure: "westeurope"}[j.Provider]
+	if example == "" {
+		example = "us-east-1"
+	}
+	wrong := func(fix string) {
+		inv.add("region", fmt.Sprintf("%q is not a region's name", j.Region), fix)
+	}
+	if !regionRE.MatchString(j.Region) {
+		if low := strings.ReplaceAll(strings.ToLower(j.Region), " ", ""); j.Provider == Azure && azureRegionRE.MatchString(low) && low != "" {
+			wrong("use its short name, " + low)
+			return
+		}
+		wrong("give the cloud's own name, such as " + example)
+		return
+	}
+	switch j.Provider {
+	case AWS:
+		if message, fix := awsRegionFault(j.Region); message != "" {
+			inv.add("region", message, fix)
+		}
+	case GCP:
+		if m := gcpZoneRE.FindStringSubmatch(j.Region); m != nil {
+			inv.add("region", fmt.Sprintf("%q is a zone", j.Region), "give its region, "+m[1])
+		} else if !gcpRegionRE.MatchString(j.Region) {
+			wrong("give Google Cloud's own name, such as " + example)
+		}
+	case Azure:
+		if !azureRegionRE.MatchString(j.Region) {
+			wrong("give Azure's short name, such as " + example)
+		}
+	}
+}
 
 // awsPlaces are the places of AWS's regions by geography, without their number,
 // as of November 2026. The list serves to name typing mistakes; a region that is

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"reflect"
 	"regexp"
 	"slices"
@@ -44,9 +43,9 @@ func (e *Invalid) orNil() error {
 var (
 	nameRE   = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	regionRE = regexp.MustCompile(`^[a-z][a-z0-9-]{1,40}$`)
-	recordRE = regexp.MustCompile(`^(@|(\*\.)?[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?)*)$`)
-	typeRE   = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,62}$`)
-	amiRE    = regexp.MustCompile(`^ami-[0-9a-f]{8,17}$`)
+
+	gcpKeyRE   = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
+	gcpValueRE = regexp.MustCompile(`^[a-z0-9_-]{0,63}$`)
 )
 
 // VMSpec decodes the spec of a VM job, with defaults filled in. A field that
@@ -54,7 +53,7 @@ var (
 func (j *Job) VMSpec() (VMSpec, error) {
 	var s VMSpec
 	if len(j.Config.Spec) == 0 {
-		return s.WithDefaults(), nil
+		return s.WithDefaults(j.Provider), nil
 	}
 	d := json.NewDecoder(bytes.NewReader(j.Config.Spec))
 	d.DisallowUnknownFields()
@@ -64,7 +63,7 @@ func (j *Job) VMSpec() (VMSpec, error) {
 	if err := explicitZeros(j.Config.Spec); err != nil {
 		return s, err
 	}
-	return s.WithDefaults(), nil
+	return s.WithDefaults(j.Provider), nil
 }
 
 // explicitZeros refuses a 0 that was written out where leaving the field out
@@ -132,33 +131,35 @@ func (j *Job) Validate() error {
 	if !slices.Contains([]Mode{ModeCreate, ModeCreateInExisting, ModeAdopt}, j.Mode) {
 		inv.add("mode", fmt.Sprintf("%q is not a mode", j.Mode), "use create, create_in_existing or adopt")
 	}
-	if !regionRE.MatchString(j.Region) {
-		inv.add("region", fmt.Sprintf("%q is not a region's name", j.Region), "give the cloud's own name, such as us-east-1")
-	}
-	if j.Provider == AWS && regionRE.MatchString(j.Region) {
-		if message, fix := awsRegionFault(j.Region); message != "" {
-			inv.add("region", message, fix)
-		}
-	}
+	j.validateRegion(&inv)
 	j.validateLabels(&inv)
-	if j.ResourceType != VM {
-		inv.add("resourceType", fmt.Sprintf("%q is not a resource type that this version provisions", j.ResourceType), `use "vm"`)
+	if !slices.Contains([]Provider{AWS, GCP, Azure}, j.Provider) {
+		inv.add("provider", fmt.Sprintf("%q is not a cloud that this version knows", j.Provider), "use aws, gcp or azure")
 		return &inv
 	}
-	if j.Provider != AWS {
-		inv.add("provider", fmt.Sprintf("%q does not provision VMs in this version", j.Provider), `use "aws"`)
-		return &inv
+	var err error
+	switch j.ResourceType {
+	case VM:
+		var spec VMSpec
+		if spec, err = j.VMSpec(); err == nil {
+			j.validateVM(spec, &inv)
+		}
+	case Network:
+		var spec NetworkJobSpec
+		if spec, err = j.NetworkJob(); err == nil {
+			j.validateNetworkJob(spec, &inv)
+		}
+	default:
+		inv.add("resourceType", fmt.Sprintf("%q is not a resource type that this version provisions", j.ResourceType), "use network or vm")
 	}
-	spec, err := j.VMSpec()
 	var bad *Invalid
 	if errors.As(err, &bad) {
 		inv.Fields = append(inv.Fields, bad.Fields...)
-		return &inv
 	}
-	j.validateVM(spec, &inv)
 	return inv.orNil()
 }
 
+// validateLabels checks what becomes tags or labels of everything that is made.
 func (j *Job) validateLabels(inv *Invalid) {
 	if len(j.Labels) > 40 {
 		inv.add("labels", fmt.Sprintf("there are %d", len(j.Labels)), "use 40 at most: clouds take 50 a resource, and the rest are ours")
@@ -177,7 +178,39 @@ func (j *Job) validateLabels(inv *Invalid) {
 			inv.add(field, fmt.Sprintf("the value has %d characters", len(v)), "use 255 at most")
 		case !printable(k) || !printable(v):
 			inv.add(field, "has characters that not every cloud takes in a tag", "use letters, digits, spaces and _ . : / = + - @")
+		case j.Provider == GCP:
+			gcpLabelFault(field, k, v, inv)
+		case j.Provider == Azure:
+			azureTagFault(field, k, inv)
 		}
+	}
+}
+
+// gcpLabelFault names what Google Cloud does not take in a label ("Label format":
+// lower case, digits, hyphen and underscore; 63 characters).
+func gcpLabelFault(field, k, v string, inv *Invalid) {
+	switch {
+	case strings.HasPrefix(k, "zopday-"):
+		inv.add(field, "is reserved for the provisioner's own marks", "choose another key")
+	case !gcpKeyRE.MatchString(k):
+		inv.add(field, "is not a label key at Google Cloud", "use a-z, 0-9, hyphen and underscore, starting with a letter")
+	case !gcpValueRE.MatchString(v):
+		inv.add(field, fmt.Sprintf("%.70q is not a label value at Google Cloud", v), "use at most 63 of a-z, 0-9, hyphen and underscore")
+	}
+}
+
+// azureTagFault names what Azure does not take in a tag's name ("Use tags to
+// organize your Azure resources": reserved prefixes and characters).
+func azureTagFault(field, k string, inv *Invalid) {
+	low := strings.ToLower(k)
+	for _, p := range []string{"microsoft", "azure", "windows"} {
+		if strings.HasPrefix(low, p) {
+			inv.add(field, "the prefix "+p+" belongs to the cloud", "choose another key")
+			return
+		}
+	}
+	if strings.ContainsAny(k, `<>%&\?/`) {
+		inv.add(field, "has a slash, which Azure does not take in a tag's name", "use another character")
 	}
 }
 
@@ -188,180 +221,4 @@ func printable(s string) bool {
 		}
 	}
 	return true
-}
-
-func (j *Job) validateVM(s VMSpec, inv *Invalid) {
-	const at = "config.spec."
-	switch j.Mode {
-	case ModeAdopt:
-		if s.Adopt == nil || (len(s.Adopt.IDs) == 0) == (s.Adopt.Name == "") {
-			inv.add(at+"adopt", "does not say what to adopt", "give either ids (instances) or name (a scaling group)")
-		} else if s.Adopt.Endpoint != "" {
-			inv.add(at+"adopt.endpoint", "is not a way to name VMs", "give ids or name")
-		} else {
-			for i, id := range s.Adopt.IDs {
-				j.validateARNRegion(id, fmt.Sprintf("%sadopt.ids[%d]", at, i), inv)
-			}
-			j.validateARNRegion(s.Adopt.Name, at+"adopt.name", inv)
-		}
-		if s.LoadBalancer != nil {
-			inv.add(at+"loadBalancer", "an adopt job makes nothing", "leave it out")
-		}
-		return
-	case ModeCreateInExisting:
-		if s.Existing == nil || s.Existing.NetworkID == "" {
-			inv.add(at+"existing.networkId", "is missing", "name the network to build in")
-		}
-		if s.Existing == nil || len(s.Existing.SubnetIDs) == 0 {
-			inv.add(at+"existing.subnetIds", "is missing", "name the subnets to build in, the VMs' private ones first")
-		}
-	default:
-		if s.Existing != nil {
-			inv.add(at+"existing", "is only for mode create_in_existing", "change the mode or leave it out")
-		}
-		validateNetwork(s.Network, inv)
-	}
-	if s.Adopt != nil {
-		inv.add(at+"adopt", "is only for mode adopt", "change the mode or leave it out")
-	}
-	if s.Bootstrap != BootstrapNginx && s.Bootstrap != BootstrapBare {
-		inv.add(at+"bootstrap", fmt.Sprintf("%q is not a bootstrap", s.Bootstrap), "use docker_nginx or bare_metal")
-	}
-	validatePool(s.Pool, inv)
-	if s.LoadBalancer != nil {
-		for _, f := range s.LoadBalancer.Validate() {
-			f.Field = at + f.Field
-			inv.Fields = append(inv.Fields, f)
-		}
-	}
-}
-
-// validateARNRegion refuses an ARN of another region than the job's: an adopt
-// that reads one region and later acts in another is how things get lost.
-func (j *Job) validateARNRegion(id, field string, inv *Invalid) {
-	parts := strings.SplitN(id, ":", 6)
-	if len(parts) == 6 && parts[0] == "arn" && parts[3] != "" && parts[3] != j.Region {
-		inv.add(field, fmt.Sprintf("is in %s, and the job is in %s", parts[3], j.Region), "make the job in the region of what it adopts")
-	}
-}
-
-func validatePool(p Pool, inv *Invalid) {
-	const at = "config.spec.pool."
-	switch p.Mode {
-	case PoolFixed:
-		if p.Count < 1 || p.Count > 100 {
-			inv.add(at+"count", fmt.Sprintf("is %d", p.Count), "use 1 to 100")
-		}
-		if p.Min != nil || p.Max != nil || p.Desired != nil {
-			inv.add(at+"min", "min, desired and max are for pool mode asg", "use count, or mode asg")
-		}
-	case PoolASG:
-		if p.Count != 0 {
-			inv.add(at+"count", "is for pool mode fixed", "use min, desired and max")
-		}
-		if *p.Min < 0 || *p.Desired < *p.Min || *p.Max < *p.Desired || *p.Max < 1 || *p.Max > 1000 {
-			inv.add(at+"desired", fmt.Sprintf("min %d, desired %d, max %d are not in order", *p.Min, *p.Desired, *p.Max), "use 0 <= min <= desired <= max <= 1000 and max of 1 or more")
-		}
-	default:
-		inv.add(at+"mode", fmt.Sprintf("%q is not a pool mode", p.Mode), "use fixed or asg")
-	}
-	if p.InstanceType != "" && p.Size != nil {
-		inv.add(at+"size", "size and instanceType are both given", "give one of them")
-	}
-	if p.InstanceType != "" && !typeRE.MatchString(p.InstanceType) {
-		inv.add(at+"instanceType", fmt.Sprintf("%q is not an instance type's name", p.InstanceType), "use one such as t3.medium")
-	}
-	if s := p.Size; s != nil {
-		if s.VCPUs < 1 || s.VCPUs > 192 || s.MemoryGiB < 1 || s.MemoryGiB > 1536 {
-			inv.add(at+"size", fmt.Sprintf("%d vCPUs with %d GiB is outside what can be asked for", s.VCPUs, s.MemoryGiB), "use 1 to 192 vCPUs and 1 to 1536 GiB, or an instanceType")
-		}
-		if s.Arch != "amd64" && s.Arch != "arm64" {
-			inv.add(at+"size.arch", fmt.Sprintf("%q is not an architecture", s.Arch), "use amd64 or arm64")
-		}
-	}
-	if p.DiskGiB < 8 || p.DiskGiB > 16384 {
-		inv.add(at+"diskGiB", fmt.Sprintf("is %d", p.DiskGiB), "use 8 to 16384")
-	}
-	if p.Image != "ubuntu-24.04" && p.Image != "al2023" && !amiRE.MatchString(p.Image) {
-		inv.add(at+"image", fmt.Sprintf("%q is not an image", p.Image), "use ubuntu-24.04, al2023 or an image ID such as ami-0123456789abcdef0")
-	}
-}
-
-func validateNetwork(n NetworkSpec, inv *Invalid) {
-	const at = "config.spec.network."
-	p, err := netip.ParsePrefix(n.CIDR)
-	switch {
-	case err != nil || !p.Addr().Is4():
-		inv.add(at+"cidr", fmt.Sprintf("%q is not an IPv4 range", n.CIDR), "use one such as 10.40.0.0/16")
-	case p.Masked() != p:
-		inv.add(at+"cidr", fmt.Sprintf("%s has host bits set", n.CIDR), "use "+p.Masked().String())
-	// A VPC takes /16 to /28; below /24 the subnets of three zones no longer
-	// hold a load balancer (8 free addresses each) beside the VMs.
-	case p.Bits() < 16 || p.Bits() > 24:
-		inv.add(at+"cidr", fmt.Sprintf("%s is a /%d", n.CIDR, p.Bits()), "use a /16 to /24, so that the subnets of every zone fit")
-	case !privateRange(p):
-		inv.add(at+"cidr", n.CIDR+" is not a private range", "use a part of 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 or 100.64.0.0/10")
-	case p.Overlaps(netip.MustParsePrefix("172.17.0.0/16")):
-		inv.add(at+"cidr", n.CIDR+" overlaps 172.17.0.0/16, which Docker uses inside the VMs", "use another range")
-	}
-	if n.Zones < 2 || n.Zones > 3 {
-		inv.add(at+"zones", fmt.Sprintf("is %d", n.Zones), "use 2 or 3")
-	}
-	if n.NAT != NATSingle && n.NAT != NATPerZone {
-		inv.add(at+"nat", fmt.Sprintf("%q is not a NAT shape; VMs without egress cannot install anything", n.NAT), "use single or per_zone")
-	}
-}
-
-func privateRange(p netip.Prefix) bool {
-	for _, r := range []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"} {
-		pr := netip.MustParsePrefix(r)
-		if pr.Contains(p.Addr()) && p.Bits() >= pr.Bits() {
-			return true
-		}
-	}
-	return false
-}
-
-// Validate checks a load balancer's fields, with paths relative to the spec.
-// Defaults have to be filled in before.
-func (l LoadBalancer) Validate() []FieldError {
-	var inv Invalid
-	const at = "loadBalancer."
-	if l.Type != LBHTTP && l.Type != LBTCP {
-		inv.add(at+"type", fmt.Sprintf("%q is not a load balancer type", l.Type), "use http or tcp")
-	}
-	if l.Scheme != SchemePublic && l.Scheme != SchemeInternal {
-		inv.add(at+"scheme", fmt.Sprintf("%q is not a scheme", l.Scheme), "use public or internal")
-	}
-	if l.Type == LBHTTP && l.Certificate == "" && !l.PlainHTTP {
-		inv.add(at+"certificate", "is missing, and HTTP without TLS has to be asked for by name", "name a certificate, or set plainHTTP: true")
-	}
-	if l.Certificate != "" && l.PlainHTTP {
-		inv.add(at+"plainHTTP", "a certificate is named too", "leave one of them out: with a certificate, port 80 redirects to 443")
-	}
-	if l.Certificate != "" && !strings.HasPrefix(l.Certificate, "arn:") {
-		inv.add(at+"certificate", fmt.Sprintf("%q is not an ARN", l.Certificate), "give the certificate's ARN from ACM")
-	}
-	for _, p := range []struct {
-		field string
-		port  int
-	}{{"port", l.Port}, {"healthCheck.port", l.HealthCheck.Port}} {
-		if p.port < 1 || p.port > 65535 {
-			inv.add(at+p.field, fmt.Sprintf("is %d", p.port), "use 1 to 65535")
-		} else if p.port == 22 {
-			inv.add(at+p.field, "is 22, and port 22 is never opened", "use the port that your service listens on")
-		}
-	}
-	if !strings.HasPrefix(l.HealthCheck.Path, "/") || len(l.HealthCheck.Path) > 1024 || strings.ContainsAny(l.HealthCheck.Path, " \t\n#") {
-		inv.add(at+"healthCheck.path", fmt.Sprintf("%.60q is not a path", l.HealthCheck.Path), "use one such as /healthz")
-	}
-	if d := l.DNS; d != nil {
-		if d.Zone == "" {
-			inv.add(at+"dns.zone", "is missing", "give the zone's name or ID, or leave dns out")
-		}
-		if !recordRE.MatchString(strings.ToLower(d.Record)) {
-			inv.add(at+"dns.record", fmt.Sprintf("%q is not a record name", d.Record), "use a name relative to the zone such as shop, or @ for the zone itself")
-		}
-	}
-	return inv.Fields
 }

@@ -48,25 +48,12 @@ type Size struct {
 	Arch      string `json:"arch,omitempty" enum:"amd64,arm64" doc:"amd64 (default) or arm64"`
 }
 
-// NetworkSpec asks for a network.
-type NetworkSpec struct {
-	CIDR  string `json:"cidr,omitempty" doc:"IPv4 range, /16 to /24; 10.40.0.0/16 by default"`
-	Zones int    `json:"zones,omitempty" doc:"Zones to spread over, 2 or 3; 2 by default"`
-	NAT   string `json:"nat,omitempty" enum:"single,per_zone" doc:"single (default): one NAT gateway; per_zone: one in each zone"`
-}
-
-// The NAT shapes.
-const (
-	NATSingle  = "single"
-	NATPerZone = "per_zone"
-)
-
 // LoadBalancer asks for a load balancer in front of the VMs.
 type LoadBalancer struct {
 	Type        string      `json:"type,omitempty" enum:"http,tcp" doc:"http (default): application load balancer; tcp: network load balancer"`
 	Scheme      string      `json:"scheme,omitempty" enum:"public,internal" doc:"public (default) or internal"`
 	PlainHTTP   bool        `json:"plainHTTP,omitempty" doc:"Serve HTTP without TLS; has to be asked for when no certificate is named"`
-	Certificate string      `json:"certificate,omitempty" doc:"The cloud's ID of a certificate (AWS: ACM ARN): 443, and a redirect from 80"`
+	Certificate string      `json:"certificate,omitempty" doc:"The cloud's ID of a certificate (AWS: ACM ARN; GCP: name of an sslCertificate): 443, and a redirect from 80"`
 	Port        int         `json:"port,omitempty" doc:"Port on the VMs, 80 by default; for tcp also the listener's port"`
 	HealthCheck HealthCheck `json:"healthCheck,omitzero" doc:"How the load balancer asks whether a VM is well"`
 	DNS         *DNS        `json:"dns,omitempty" doc:"A record for the load balancer in a zone that you have"`
@@ -94,32 +81,30 @@ type DNS struct {
 
 // Existing names what a create_in_existing job builds in, and never touches.
 type Existing struct {
-	NetworkID     string   `json:"networkId,omitempty" doc:"AWS: VPC ID"`
+	NetworkID     string   `json:"networkId,omitempty" doc:"The network's ID or name at the cloud. AWS: VPC ID or Name tag; GCP: name; Azure: VNet name or resource ID"`
 	SubnetIDs     []string `json:"subnetIds,omitempty" doc:"Private subnets for the VMs and, for a public load balancer, public ones"`
-	ResourceGroup string   `json:"resourceGroup,omitempty" doc:"Azure only"`
+	ResourceGroup string   `json:"resourceGroup,omitempty" doc:"Azure: the resource group to build in"`
 }
 
 // Adopt names what an adopt job points at.
 type Adopt struct {
-	IDs      []string `json:"ids,omitempty" doc:"Instance IDs"`
+	IDs      []string `json:"ids,omitempty" doc:"IDs at the cloud: of instances, or of one network"`
 	Name     string   `json:"name,omitempty" doc:"Name of a scaling group"`
 	Endpoint string   `json:"endpoint,omitempty" doc:"Not for VMs"`
 }
 
 // WithDefaults fills in what the user left out.
-func (s VMSpec) WithDefaults() VMSpec {
+func (s VMSpec) WithDefaults(p Provider) VMSpec {
 	if s.Bootstrap == "" {
 		s.Bootstrap = BootstrapNginx
 	}
 	s.Pool = s.Pool.withDefaults()
+	s.Network = s.Network.withDefaults(p)
 	if s.Network.CIDR == "" {
 		s.Network.CIDR = "10.40.0.0/16"
 	}
-	if s.Network.Zones == 0 {
-		s.Network.Zones = 2
-	}
-	if s.Network.NAT == "" {
-		s.Network.NAT = NATSingle
+	if len(s.Network.Subnets) == 0 {
+		s.Network.Subnets = []string{TierPublic, TierPrivate}
 	}
 	if s.LoadBalancer != nil {
 		lb := s.LoadBalancer.WithDefaults()

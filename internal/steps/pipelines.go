@@ -27,6 +27,8 @@ const (
 	CreateTargetGroup    = "stepCreateTargetGroup"
 	CreateListener       = "stepCreateListener"
 	CreateDNSRecord      = "stepCreateDNSRecord"
+	CreatePeering        = "stepCreatePeering"
+	CreateDNSZone        = "stepCreateDNSZone"
 	RegisterSpace        = "stepRegisterSpace"
 	Finalize             = "stepFinalize"
 )
@@ -49,6 +51,8 @@ func (s Set) Pipeline(j *job.Job) (pipeline.Pipeline, error) {
 	switch {
 	case j.Kind == job.Provisioning && j.ResourceType == job.VM:
 		return s.vm(), nil
+	case j.Kind == job.Provisioning && j.ResourceType == job.Network:
+		return s.network(), nil
 	}
 	return nil, fmt.Errorf("there is no pipeline for kind %s, resource type %s", j.Kind, j.ResourceType)
 }
