@@ -5,6 +5,7 @@ set -eu
 
 CONF=/etc/zopday/bootstrap.conf
 EXTRA=/usr/local/lib/zopday/extra
+REPORT=/usr/local/lib/zopday/report
 NGINX_DIR=/etc/zopday/nginx
 STATE=/var/lib/zopday
 SENTINEL=/var/lib/zopday/bootstrap-complete
@@ -33,6 +34,13 @@ begin() {
 	step=$1
 	echo "$step" >"$RUN/step"
 	say "step $step"
+	report running "$step"
+}
+
+# report STATE...: tells the cloud where it is told this way. That it could not changes nothing.
+report() {
+	[ "${CLOUD:-}" = gcp ] || return 0
+	timeout -k 5 30 "$REPORT" "$@" </dev/null 3>&- 9>&- || say "report $1: exit $?"
 }
 
 die() {
@@ -56,6 +64,7 @@ finish() {
 	} >"$FAILED.new"
 	mv -f "$FAILED.new" "$FAILED"
 	say "failed: step $step, exit $code"
+	report failed "step $step, exit $code${reason:+, $reason}"
 	echo "zopday bootstrap failed: step $step, exit $code${reason:+, $reason} (log: $LOG)" >&3
 	exit "$code"
 }
@@ -290,4 +299,5 @@ extra
 begin sentinel
 sentinel
 begin complete
+report complete
 echo "zopday bootstrap complete" >&3

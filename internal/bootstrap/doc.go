@@ -11,5 +11,6 @@
 //
 // The script's result is a file: SentinelPath when all steps worked, FailedPath with the step and
 // the exit code when one did not. ProbeScript turns these, and cloud-init's own state where there
-// is neither, into an exit code.
+// is neither, into an exit code. On Compute Engine, which has no command that answers, a small
+// script beside it publishes the same as guest attributes.
 package bootstrap

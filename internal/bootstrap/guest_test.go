@@ -387,7 +387,7 @@ func (g *guest) tree() map[string]string {
 		}
 		rel, _ := filepath.Rel(g.root, path)
 		switch rel {
-		case "run", "var/log", "standin/faults", "dev":
+		case "run", "var/log", "standin/faults", "standin/attributes", "dev":
 			return fs.SkipDir
 		case "standin/calls":
 			return nil

@@ -119,6 +119,9 @@ func TestSecondRunChangesNothing(t *testing.T) {
 // tolerated reports whether the failure of a look means no more than "not there yet", or whether
 // something later makes up for it.
 func tolerated(o Options, line string) bool {
+	if strings.Contains(line, "/guest-attributes/") { // the sentinel counts, not who was told of it
+		return true
+	}
 	switch line {
 	case "systemctl is-enabled --quiet docker", "systemctl is-active --quiet docker", // only whether to start it
 		"docker network inspect " + NetworkName,

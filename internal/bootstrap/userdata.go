@@ -25,6 +25,18 @@ const (
 	NginxConfigDir = "/etc/zopday/nginx"
 )
 
+// The guest attributes by which a VM of Compute Engine tells how far it is. The value of the first
+// begins with one of the Reported words; the second is the end of the log of a failed bootstrap.
+const (
+	AttributeNamespace = "zopday"
+	AttributeState     = "bootstrap"
+	AttributeLog       = "bootstrap-log"
+
+	ReportedRunning  = "running"
+	ReportedFailed   = "failed"
+	ReportedComplete = "complete"
+)
+
 // Values of Options.
 const (
 	OSUbuntu = "ubuntu"
@@ -55,11 +67,15 @@ const (
 	scriptPath = "/usr/local/sbin/zopday-bootstrap"
 	confPath   = "/etc/zopday/bootstrap.conf"
 	extraPath  = "/usr/local/lib/zopday/extra"
+	reportPath = "/usr/local/lib/zopday/report"
 	perBoot    = "/var/lib/cloud/scripts/per-boot/zopday-bootstrap"
 )
 
 //go:embed bootstrap.sh
 var script string
+
+//go:embed report_google.sh
+var reportGoogle string
 
 //go:embed nginx.conf
 var nginxConf string
@@ -223,6 +239,7 @@ func render(o Options) []byte {
 	files := []file{
 		{confPath, "0644", conf(o)},
 		{scriptPath, "0755", script},
+		{reportPath, "0755", reportGoogle},
 	}
 	if o.Mode == ModeDockerNginx {
 		files = append(files,

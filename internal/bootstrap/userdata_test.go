@@ -72,8 +72,8 @@ func TestShellcheck(t *testing.T) {
 			scripts[f.Path] = f.Content
 		}
 	}
-	if len(scripts) != 3 {
-		t.Fatalf("%d scripts, want the bootstrap, the extra script and the probe", len(scripts))
+	if len(scripts) != 4 {
+		t.Fatalf("%d scripts, want the bootstrap, the extra script, the report and the probe", len(scripts))
 	}
 	for name, text := range scripts {
 		cmd := exec.Command(tool, "--shell=sh", "-")
