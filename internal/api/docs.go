@@ -70,14 +70,17 @@ func (s *server) static(path, contentType string, body []byte) {
 func (s *server) completeDocument() {
 	doc := s.api.OpenAPI()
 	schemas := doc.Components.Schemas
-	spec := schemas.Schema(reflect.TypeFor[job.VMSpec](), true, "VMSpec")
-	if vm := schemas.Map()["VMSpec"]; vm != nil {
-		vm.Required = nil // everything has a default
-		vm.PrecomputeMessages()
+	var specs []*huma.Schema
+	for name, t := range map[string]reflect.Type{"VMSpec": reflect.TypeFor[job.VMSpec](), "NetworkJobSpec": reflect.TypeFor[job.NetworkJobSpec]()} {
+		specs = append(specs, schemas.Schema(t, true, name))
+		s := schemas.Map()[name]
+		s.Required = nil // everything has a default
+		s.PrecomputeMessages()
 	}
+	slices.SortFunc(specs, func(a, b *huma.Schema) int { return strings.Compare(a.Ref, b.Ref) })
 	for _, name := range []string{"ConfigRequest", "Config"} {
 		if c := schemas.Map()[name]; c != nil && c.Properties["spec"] != nil {
-			c.Properties["spec"] = &huma.Schema{Ref: spec.Ref, Description: "What is asked for, by resource type; here that of vm"}
+			c.Properties["spec"] = &huma.Schema{AnyOf: specs, Description: "What is asked for, by resource type: NetworkJobSpec for network, VMSpec for vm"}
 		}
 	}
 	for _, item := range doc.Paths {

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -31,6 +32,8 @@ type regionPrices struct {
 	LCUHour      *float64           `json:"lcuHour"`
 	NLBHour      *float64           `json:"nlbHour"`
 	NLCUHour     *float64           `json:"nlcuHour"`
+	EndpointHour *float64           `json:"endpointHour"` // interface endpoint, in one zone
+	ZoneMonth    *float64           `json:"zoneMonth"`    // hosted zone
 	IPv4Hour     *float64           `json:"publicIPv4Hour"`
 	InstanceHour map[string]float64 `json:"instanceHour"`
 }
@@ -119,30 +122,63 @@ func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 func cents(f float64) float64 { return math.Round(f*100) / 100 }
 
-// costOf estimates a VM job: instance hourly × count × hours + disk + load
-// balancer hourly + NAT, and the public addresses that come with them.
-// instanceType is what the size resolves to; "" if that is not known.
-func costOf(j *job.Job, spec job.VMSpec, lb *job.LoadBalancer, instanceType string) Cost {
+// costOf estimates a job. VMs: instance hourly × count × hours + disk + load
+// balancer hourly + NAT, and the public addresses that come with them; networks:
+// NAT and endpoints. instanceType is what the size resolves to; "" if that is
+// not known.
+func costOf(j *job.Job, instanceType string) (Cost, error) {
 	table := awsPrices()
+	var p regionPrices // the table has AWS alone: elsewhere nothing is priced
+	if j.Provider == job.AWS {
+		p = table.Regions[j.Region]
+	}
 	e := &estimate{region: j.Region, cost: Cost{
 		Currency: table.Currency, AsOf: table.AsOf, Source: table.Source, Items: []CostItem{}, NotPriced: []string{}, Assumptions: []string{},
 	}}
 	if !j.Owns() {
 		e.cost.Summary = "This job makes nothing, so it adds nothing to the bill; what it adopts goes on to cost what it costs."
-		return e.cost
+		return e.cost, nil
 	}
 	e.cost.Assumptions = []string{
 		fmt.Sprintf("%d hours a month, list prices, Linux on demand", hoursAMonth),
 		fmt.Sprintf("upper end: %d GB a month through NAT, and %d load balancer capacity unit all month", natGBAMonth, lcuAMonth),
 	}
-	e.vms(spec, instanceType, table.Regions[j.Region])
-	e.network(j, spec, lb, table.Regions[j.Region])
-	if lb != nil {
-		e.loadBalancer(*lb, table.Regions[j.Region])
+	network, err := j.Network()
+	if err != nil {
+		return Cost{}, err
 	}
-	e.cost.NotPriced = append(e.cost.NotPriced, "data transfer to the internet and between zones", "the Route 53 zone, which you have already", "taxes and discounts")
+	left := []string{"data transfer to the internet and between zones", "taxes and discounts"}
+	if j.ResourceType == job.Network {
+		spec, err := j.NetworkJob()
+		if err != nil {
+			return Cost{}, err
+		}
+		e.network(j, network, nil, p)
+		e.networkParts(spec, p)
+	} else {
+		spec, err := j.VMSpec()
+		if err != nil {
+			return Cost{}, err
+		}
+		lb, err := j.LoadBalancer()
+		if err != nil {
+			return Cost{}, err
+		}
+		e.vms(spec, cmp.Or(instanceType, spec.Pool.InstanceType), p)
+		if j.Mode == job.ModeCreate || lb != nil {
+			e.network(j, network, lb, p)
+		}
+		if lb != nil {
+			e.loadBalancer(*lb, p)
+		}
+		left = append(left, "the DNS zone, which you have already")
+	}
+	if network.FlowLogs != job.FlowLogsNone && j.Mode == job.ModeCreate {
+		left = append(left, "flow logs, which are billed by volume")
+	}
+	e.cost.NotPriced = append(e.cost.NotPriced, left...)
 	e.cost.Summary = summary(e.cost)
-	return e.cost
+	return e.cost, nil
 }
 
 func (e *estimate) vms(spec job.VMSpec, instanceType string, p regionPrices) {
@@ -161,15 +197,15 @@ func (e *estimate) vms(spec job.VMSpec, instanceType string, p regionPrices) {
 	}
 	e.add(name, "hour", hour, least, most, hoursAMonth, "hours")
 	disk := float64(spec.Pool.DiskGiB)
-	e.add(fmt.Sprintf("disks, gp3, %d GiB each", spec.Pool.DiskGiB), "GiB-month", p.GP3GiBMonth, least, most, disk, "GiB")
+	e.add(fmt.Sprintf("disks, %d GiB each", spec.Pool.DiskGiB), "GiB-month", p.GP3GiBMonth, least, most, disk, "GiB")
 }
 
-func (e *estimate) network(j *job.Job, spec job.VMSpec, lb *job.LoadBalancer, p regionPrices) {
+func (e *estimate) network(j *job.Job, network job.NetworkSpec, lb *job.LoadBalancer, p regionPrices) {
 	addresses := 0
-	if j.Mode == job.ModeCreate {
+	if (j.Mode == job.ModeCreate || j.ResourceType == job.Network) && network.NAT != job.NATNone {
 		gateways := 1
-		if spec.Network.NAT == job.NATPerZone {
-			gateways = spec.Network.Zones
+		if network.NAT == job.NATPerZone && j.Provider == job.AWS {
+			gateways = network.Zones
 		}
 		addresses += gateways
 		e.add("NAT gateways", "hour", p.NATHour, float64(gateways), float64(gateways), hoursAMonth, "hours")
@@ -177,7 +213,7 @@ func (e *estimate) network(j *job.Job, spec job.VMSpec, lb *job.LoadBalancer, p 
 	}
 	// A public load balancer has an address in each of its zones.
 	if lb != nil && lb.Scheme == job.SchemePublic {
-		zones := max(spec.Network.Zones, 2)
+		zones := max(network.Zones, 2)
 		if n := len(j.Config.InfraConfig.Zones); n > 0 {
 			zones = n
 		}
@@ -185,6 +221,18 @@ func (e *estimate) network(j *job.Job, spec job.VMSpec, lb *job.LoadBalancer, p 
 	}
 	if addresses > 0 {
 		e.add("public IPv4 addresses", "hour", p.IPv4Hour, float64(addresses), float64(addresses), hoursAMonth, "hours")
+	}
+}
+
+// networkParts are what only a network job makes.
+func (e *estimate) networkParts(spec job.NetworkJobSpec, p regionPrices) {
+	if n := len(spec.Network.InterfaceEndpoints); n > 0 {
+		// Systems Manager takes three endpoints, each with an interface in every zone.
+		interfaces := float64(n * 3 * spec.Network.Zones)
+		e.add("interface endpoints", "hour", p.EndpointHour, interfaces, interfaces, hoursAMonth, "hours")
+	}
+	if n := len(spec.DNSZones); n > 0 {
+		e.add("DNS zones", "month", p.ZoneMonth, float64(n), float64(n), 1, "")
 	}
 }
 

@@ -39,11 +39,11 @@ func TestPriceTable(t *testing.T) {
 func costOfSpec(t *testing.T, region, mode, spec, instanceType string) Cost {
 	t.Helper()
 	j := &job.Job{ResourceType: job.VM, Provider: job.AWS, Mode: job.Mode(mode), Region: region, Config: job.Config{Spec: []byte(spec)}}
-	s, err := j.VMSpec()
+	c, err := costOf(j, instanceType)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return costOf(j, s, s.LoadBalancer, instanceType)
+	return c
 }
 
 func TestCost(t *testing.T) {

@@ -13,9 +13,17 @@ import (
 	"github.com/zopday/provisioner/internal/steps"
 )
 
-// usedBy says which step first turns a part of a VM spec into something at the
+// usedBy says which step first turns a part of a spec into something at the
 // cloud. stepValidate is left out: it looks at everything and runs every time.
-var usedBy = map[string]string{
+var usedBy = map[job.ResourceType]map[string]string{job.VM: usedByVM, job.Network: {
+	"network":  steps.CreateNetwork,
+	"existing": steps.CreateNetwork,
+	"adopt":    steps.CreateNetwork,
+	"peerings": steps.CreatePeering,
+	"dnsZones": steps.CreateDNSZone,
+}}
+
+var usedByVM = map[string]string{
 	"network":                  steps.CreateNetwork,
 	"existing":                 steps.CreateNetwork,
 	"bootstrap":                steps.CreateLaunchTemplate,
@@ -42,9 +50,9 @@ var usedBy = map[string]string{
 const healthCheck = "loadBalancer.healthCheck"
 
 // stepsUsing lists the steps that use a part of the spec, or parts within it.
-func stepsUsing(path string) []string {
+func stepsUsing(t job.ResourceType, path string) []string {
 	found := map[string]bool{}
-	for p, step := range usedBy {
+	for p, step := range usedBy[t] {
 		if p == path || strings.HasPrefix(path, p+".") || strings.HasPrefix(p, path+".") {
 			found[step] = true
 		}
@@ -190,7 +198,7 @@ func editFailed(j *job.Job, spec json.RawMessage, paths []string, past *history)
 			}
 			continue
 		}
-		for _, step := range stepsUsing(path) {
+		for _, step := range stepsUsing(j.ResourceType, path) {
 			if done[step] || made[step] > 0 && !countOf(path) {
 				fields = append(fields, job.FieldError{Field: "config.spec." + path, Message: step + " has used it already",
 					Fix: "leave it as it is; to change it, tear the job down and create another"})
@@ -235,7 +243,7 @@ func forget(c *job.InfraConfig, path string) {
 	case within(path, "pool.size"), within(path, "pool.instanceType"), within(path, "pool.image"), path == "pool":
 		c.InstanceType, c.ImageID, c.ImageName, c.RootDevice = "", "", "", ""
 	case within(path, "network"), within(path, "existing"):
-		c.Zones = nil
+		c.Zones, c.NetworkPlan = nil, nil
 	}
 }
 

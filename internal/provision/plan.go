@@ -27,6 +27,7 @@ type PlanView struct {
 	Objects   []PlannedObject     `json:"objects" doc:"What the job makes, under the names that it will have"`
 	Changes   int                 `json:"changes" doc:"How many of the objects do not exist yet"`
 	Checks    []cloud.Check       `json:"checks" doc:"What was asked of the cloud: ok, fails, warning or not checked"`
+	Network   *job.NetworkPlan    `json:"network,omitempty" doc:"How the ranges of the network are laid out"`
 	LeftAlone []LeftAlone         `json:"leftAlone" doc:"What the job uses and never touches"`
 	Teardown  []string            `json:"teardown" doc:"What a teardown takes, in its order"`
 	Cost      Cost                `json:"cost"`
@@ -89,7 +90,7 @@ func (s *Service) plan(ctx context.Context, j *job.Job, objects []job.Object) (*
 	}
 	v := &PlanView{
 		JobID: j.ID, Name: j.Name, Mode: j.Mode, At: s.Now().UTC(), Steps: planned.Steps, Checks: planned.Checks,
-		Objects: []PlannedObject{}, LeftAlone: leftAlone(j), Teardown: []string{}, Summary: checkSummary(planned.Checks),
+		Objects: []PlannedObject{}, Network: planned.Resolved.NetworkPlan, LeftAlone: leftAlone(j), Teardown: []string{}, Summary: checkSummary(planned.Checks),
 	}
 	have := map[string]job.Object{}
 	for _, o := range objects {
@@ -135,38 +136,37 @@ func (v *PlanView) order(objects []job.Object) {
 // price puts a price on what the plan makes; resolved is the instance type that
 // the checks chose, "" if they could not ask.
 func (v *PlanView) price(j *job.Job, resolved string) error {
-	spec, err := j.VMSpec()
-	if err != nil {
-		return err
-	}
-	lb, err := j.LoadBalancer()
-	if err != nil {
-		return err
-	}
-	v.Cost = costOf(j, spec, lb, cmp.Or(j.Config.InfraConfig.InstanceType, resolved, spec.Pool.InstanceType))
-	return nil
+	var err error
+	v.Cost, err = costOf(j, cmp.Or(j.Config.InfraConfig.InstanceType, resolved))
+	return err
 }
 
 func leftAlone(j *job.Job) []LeftAlone {
 	out := []LeftAlone{}
-	spec, err := j.VMSpec()
-	if err != nil {
-		return out
-	}
-	if e := spec.Existing; e != nil && j.Mode == job.ModeCreateInExisting {
+	if e, err := j.Existing(); err == nil && e != nil && j.Mode == job.ModeCreateInExisting {
 		out = append(out, LeftAlone{What: e.NetworkID, Why: "the network that you named"})
 		for _, id := range e.SubnetIDs {
 			out = append(out, LeftAlone{What: id, Why: "a subnet that you named"})
 		}
-	}
-	if a := spec.Adopt; a != nil && !j.Owns() {
-		for _, id := range a.IDs {
-			out = append(out, LeftAlone{What: id, Why: "adopted: only read"})
-		}
-		if a.Name != "" {
-			out = append(out, LeftAlone{What: a.Name, Why: "adopted: only read"})
+		if e.ResourceGroup != "" {
+			out = append(out, LeftAlone{What: e.ResourceGroup, Why: "the resource group that you named"})
 		}
 	}
+	if j.ResourceType == job.Network {
+		spec, err := j.NetworkJob()
+		if err != nil {
+			return out
+		}
+		for _, p := range spec.Peerings {
+			out = append(out, LeftAlone{What: p.NetworkID, Why: "the peer; only the peering and its routes are made in it, and removed again"})
+		}
+		return append(out, adopted(j, spec.Adopt)...)
+	}
+	spec, err := j.VMSpec()
+	if err != nil {
+		return out
+	}
+	out = append(out, adopted(j, spec.Adopt)...)
 	if lb := spec.LoadBalancer; lb != nil {
 		if lb.DNS != nil {
 			out = append(out, LeftAlone{What: "DNS zone " + lb.DNS.Zone, Why: "yours; one record is made in it and removed again"})
@@ -174,6 +174,20 @@ func leftAlone(j *job.Job) []LeftAlone {
 		if lb.Certificate != "" {
 			out = append(out, LeftAlone{What: lb.Certificate, Why: "the certificate that you named"})
 		}
+	}
+	return out
+}
+
+func adopted(j *job.Job, a *job.Adopt) []LeftAlone {
+	if a == nil || j.Owns() {
+		return nil
+	}
+	var out []LeftAlone
+	for _, id := range a.IDs {
+		out = append(out, LeftAlone{What: id, Why: "adopted: only read"})
+	}
+	if a.Name != "" {
+		out = append(out, LeftAlone{What: a.Name, Why: "adopted: only read"})
 	}
 	return out
 }

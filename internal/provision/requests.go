@@ -17,8 +17,8 @@ import (
 // file, the wizard's file view.
 type CreateRequest struct {
 	Kind           job.Kind          `json:"kind,omitempty" enum:"provisioning" doc:"provisioning (default)"`
-	ResourceType   job.ResourceType  `json:"resourceType" enum:"vm" doc:"The resource family"`
-	Provider       job.Provider      `json:"provider" enum:"aws" doc:"The cloud"`
+	ResourceType   job.ResourceType  `json:"resourceType" enum:"network,vm" doc:"The resource family"`
+	Provider       job.Provider      `json:"provider" enum:"aws,gcp,azure" doc:"The cloud"`
 	Mode           job.Mode          `json:"mode,omitempty" enum:"create,create_in_existing,adopt" doc:"create (default): everything is made, and all of it is deleted again; create_in_existing: inside a network that you name; adopt: nothing is made"`
 	Name           string            `json:"name" doc:"1 to 63 of a-z, 0-9 and hyphen; unique per resource type among live jobs"`
 	CloudAccountID string            `json:"cloudAccountId,omitempty" doc:"default, if left out"`
@@ -31,11 +31,21 @@ type CreateRequest struct {
 // parts checks the spec by the schema of its resource type, so that everything
 // wrong with a document is said at once.
 func (r *CreateRequest) parts() []job.FieldError {
-	if r.ResourceType != job.VM || r.Provider == job.Azure || len(r.Config.Spec) == 0 {
+	if len(r.Config.Spec) == 0 {
 		return nil
 	}
-	var spec job.VMSpec
-	return decodeAt(r.Config.Spec, "config.spec", &spec)
+	return readSpec(r.ResourceType, r.Config.Spec)
+}
+
+// readSpec checks a spec by the schema of its resource type.
+func readSpec(t job.ResourceType, raw json.RawMessage) []job.FieldError {
+	switch t {
+	case job.VM:
+		return decodeAt(raw, "config.spec", &job.VMSpec{})
+	case job.Network:
+		return decodeAt(raw, "config.spec", &job.NetworkJobSpec{})
+	}
+	return nil // refused for its resource type
 }
 
 // ConfigRequest holds the spec, whose schema depends on the resource type.
@@ -89,20 +99,16 @@ func (s *Service) newJob(r CreateRequest) (*job.Job, error) {
 var previewAzure = job.FieldError{
 	Field:   "provider",
 	Message: "VMs on Azure (VM scale sets, VMSS) are in preview and off by default, behind the feature gate AzureVMSS; nothing was created",
-	Fix:     "use aws; the preview is followed in the release notes at https://github.com/zopday/provisioner/releases, under AzureVMSS",
+	Fix:     "use aws or gcp, or start the server with --feature-gates AzureVMSS=true; the preview is followed in the release notes at https://github.com/zopday/provisioner/releases, under AzureVMSS",
 }
 
 // check validates everything about a job that needs no cloud.
 func (s *Service) check(j *job.Job) error {
-	if j.ResourceType == job.VM && j.Provider == job.Azure {
+	if j.ResourceType == job.VM && j.Provider == job.Azure && !s.Gates[job.AzureVMSS] {
 		return invalid(previewAzure)
 	}
-	var spec job.VMSpec
-	var fields []job.FieldError
-	if j.ResourceType == job.VM {
-		// Found here with the whole path of each, and all of them at once.
-		fields = decodeAt(j.Config.Spec, "config.spec", &spec)
-	}
+	// Found here with the whole path of each, and all of them at once.
+	fields := readSpec(j.ResourceType, j.Config.Spec)
 	misread := len(fields) > 0
 	if !slices.Contains(s.Accounts, j.CloudAccountID) {
 		fields = append(fields, job.FieldError{Field: "cloudAccountId", Message: fmt.Sprintf("%.60q is not a cloud account here", j.CloudAccountID), Fix: "use " + s.Accounts[0]})
@@ -181,7 +187,7 @@ func changedPaths(before, after json.RawMessage) ([]string, error) {
 
 // presence are the parts of a spec that mean something by being there at all;
 // any other object that is missing is the same as an empty one.
-var presence = []string{"loadBalancer", "loadBalancer.dns", "existing", "adopt"}
+var presence = []string{"loadBalancer", "loadBalancer.dns", "existing", "adopt", "network.privateServices"}
 
 func diff(path string, a, b any, paths *[]string) {
 	am, aok := a.(map[string]any)

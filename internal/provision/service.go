@@ -27,6 +27,7 @@ type Config struct {
 	Spaces   steps.Registrar // handed to the steps; plan and verify never register anything
 	Pace     pipeline.Pace   // simulated clouds: how much faster than real time they run
 	Accounts []string        // cloud accounts that a job may name; "default" if empty
+	Gates    job.Gates       // the feature gates that are on
 	Log      *slog.Logger
 	Now      func() time.Time // nil: the wall clock; only for words, never for what is stored
 }

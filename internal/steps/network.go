@@ -3,6 +3,7 @@ package steps
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
@@ -52,4 +53,23 @@ func hasPeerings(j *job.Job) bool {
 func hasDNSZones(j *job.Job) bool {
 	s, err := j.NetworkJob()
 	return err == nil && len(s.DNSZones) > 0
+}
+
+// networkOutputs is what a finished network job tells its user.
+func networkOutputs(infra job.InfraConfig, set func(k, v string)) {
+	set("networkCidr", infra.NetworkCIDR)
+	set("resourceGroup", infra.ResourceGroup)
+	set("publicSubnetIds", strings.Join(infra.PublicSubnetIDs, ", "))
+	set("privateSubnetIds", strings.Join(infra.PrivateSubnetIDs, ", "))
+	set("databaseSubnetIds", strings.Join(infra.DatabaseSubnetIDs, ", "))
+	for _, p := range infra.Peerings {
+		set("peering."+p.NetworkID, p.ID)
+	}
+	for _, z := range infra.DNSZones {
+		set("dnsZone."+z.Name, z.ID)
+		if z.Visibility == job.ZonePublic {
+			set("nameServers."+z.Name, strings.Join(z.NameServers, ", "))
+			set("delegation."+z.Name, z.Delegation)
+		}
+	}
 }

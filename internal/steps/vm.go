@@ -225,6 +225,9 @@ func (s Set) Outputs(j *job.Job) map[string]string {
 		}
 	}
 	set("networkId", infra.NetworkID)
+	if j.ResourceType == job.Network {
+		networkOutputs(infra, set)
+	}
 	set("egressIps", strings.Join(infra.EgressIPs, ", "))
 	set("scalingGroup", infra.ScalingGroupID)
 	set("spaceId", infra.SpaceID)
