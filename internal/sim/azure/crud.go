@@ -1,0 +1,447 @@
+package azure
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/zopday/provisioner/internal/sim"
+)
+
+const (
+	lookupByID   = sim.ByID
+	lookupByList = sim.ByList
+)
+
+// resource carries out a request for one resource or a collection of a kind.
+func (c *Cloud) resource(r *request, k *kind) (answer, error) {
+	if !r.id.item() {
+		switch r.method {
+		case http.MethodGet:
+			return c.list(r, k)
+		default:
+			return answer{}, methodNotAllowed(r)
+		}
+	}
+	if k.service == "" {
+		return answer{}, methodNotAllowed(r)
+	}
+	r.Touch(c.spelled(r.id.String()))
+	switch r.method {
+	case http.MethodGet, http.MethodHead:
+		return c.get(r, k)
+	case http.MethodPut:
+		return c.put(r, k)
+	case http.MethodPatch:
+		return c.patch(r, k)
+	case http.MethodDelete:
+		return c.delete(r, k)
+	}
+	return answer{}, methodNotAllowed(r)
+}
+
+func methodNotAllowed(r *request) *Error {
+	return refuseARM(http.StatusMethodNotAllowed, "MethodNotAllowed", "The requested resource does not support http method '%s'.", r.method)
+}
+
+// enclosing checks that group and parent are there. Reads do not see a parent that they would not be shown.
+func (c *Cloud) enclosing(r *request, k *kind) error {
+	parent, nested := r.id.parent()
+	if nested && k.service != "" {
+		if c.find(parent.String()) == nil {
+			return k.says.orphan(r, parent)
+		}
+		return nil
+	}
+	if r.id.Scope != "" {
+		scope, ok := parseID(r.id.Scope)
+		if ok && c.find(r.id.Scope) == nil {
+			return notFoundARM(scope)
+		}
+	}
+	if r.id.Group != "" && c.find(groupID(r.id.Subscription, r.id.Group)) == nil {
+		return groupNotFound(r.id.Group)
+	}
+	return nil
+}
+
+func (c *Cloud) get(r *request, k *kind) (answer, error) {
+	if err := c.enclosing(r, k); err != nil {
+		return answer{}, err
+	}
+	res := c.find(r.id.String())
+	if res == nil || !r.visible(res, false) {
+		return answer{}, c.missing(r, k)
+	}
+	a := answer{status: http.StatusOK, header: http.Header{}, body: c.render(r, res)}
+	if res.Etag != "" {
+		a.header.Set("Etag", res.Etag)
+	}
+	if r.method == http.MethodHead {
+		a.status, a.body = http.StatusNoContent, nil
+	}
+	return a, nil
+}
+
+func (c *Cloud) missing(r *request, k *kind) *Error {
+	switch {
+	case k.missing != nil:
+		return k.missing(r)
+	case len(r.id.Types) > 1:
+		return k.says.absent(r)
+	}
+	return notFoundARM(r.id)
+}
+
+// render is a resource as GET answers it.
+func (c *Cloud) render(r *request, res *Resource) doc {
+	k := c.kindOf(res.Type)
+	body := doc{"id": res.ID, "name": res.Name, "type": res.Type}
+	if res.Location != "" {
+		body["location"] = res.Location
+	}
+	if len(res.Tags) > 0 {
+		body["tags"] = res.Tags
+	}
+	if res.Etag != "" {
+		body["etag"] = res.Etag
+	}
+	maps.Copy(body, res.Top.clone())
+	props := res.Properties.clone()
+	if res.State != "" {
+		props["provisioningState"] = res.State
+	}
+	body["properties"] = props
+	if k.show != nil {
+		k.show(r, res, body)
+	}
+	return body
+}
+
+// known top-level members of a body that are no part of Resource.Top.
+var reserved = []string{"id", "name", "type", "location", "tags", "properties", "etag", "systemData"}
+
+// input decodes a body and checks it against the kind's model.
+func (r *request) input(says *dialect, model func() any) (doc, error) {
+	body := doc{}
+	if err := json.Unmarshal(r.body, &body); err != nil {
+		if len(r.body) == 0 {
+			return nil, refuseARM(http.StatusBadRequest, "MissingRequestBody", "A request body is required for this operation.")
+		}
+		return nil, refuseARM(http.StatusBadRequest, "InvalidRequestContent", "The request content was invalid and could not be deserialized: '%s'.", err)
+	}
+	if model == nil {
+		return body, nil
+	}
+	if p, bad := checkBody(r.body, body, model()); bad {
+		return nil, says.badBody(p)
+	}
+	return body, nil
+}
+
+func (c *Cloud) put(r *request, k *kind) (answer, error) {
+	if err := c.writable(r, k); err != nil {
+		return answer{}, err
+	}
+	if k.name != nil && !k.name.pattern.MatchString(r.id.name()) {
+		return answer{}, k.says.badName(r, k.name)
+	}
+	body, err := r.input(k.says, k.model)
+	if err != nil {
+		return answer{}, err
+	}
+	old := c.find(r.id.String())
+	if old == nil && k.noCreate {
+		return answer{}, methodNotAllowed(r)
+	}
+	now, err := c.intended(r, k, body, old)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := c.conditions(r, k, old); err != nil {
+		return answer{}, err
+	}
+	return c.store(r, k, now, old)
+}
+
+// store lets the kind complete what is to become of a resource, and keeps it.
+func (c *Cloud) store(r *request, k *kind, now, old *Resource) (answer, error) {
+	if k.guard != nil {
+		if err := k.guard(r, now.ID); err != nil {
+			return answer{}, err
+		}
+	}
+	out, err := k.put(r, now, old)
+	if err != nil {
+		return answer{}, err
+	}
+	if old == nil {
+		now.Created = c.World.Now()
+	}
+	now.Changed = c.World.Now()
+	if !k.noEtag {
+		now.Etag = c.newEtag()
+	}
+	if !k.stateless {
+		now.State = stateSucceeded
+		if out.state != "" {
+			now.State = out.state
+		}
+	}
+	c.keep(now)
+	c.index.put(now)
+	r.Make(now.ID)
+	h := c.begin(r, now, "put", out)
+	if out.status == 0 {
+		out.status = http.StatusOK
+		if old == nil {
+			out.status = http.StatusCreated
+		}
+	}
+	a := answer{status: out.status, header: h, body: out.body}
+	if a.body == nil && !out.empty {
+		a.body = c.render(r, now)
+	}
+	return a, nil
+}
+
+// intended is the resource as the body of a PUT wants it.
+func (c *Cloud) intended(r *request, k *kind, body doc, old *Resource) (*Resource, error) {
+	now := &Resource{ID: r.id.canonical(k), Type: k.typ, Name: r.id.name(), Properties: doc{}, Top: doc{}}
+	if old != nil {
+		was := old.clone()
+		now.ID, now.Name, now.Created, now.Hold, now.Default = was.ID, was.Name, was.Created, was.Hold, was.Default
+	}
+	if p := body.sub("properties"); p != nil {
+		now.Properties = p.clone()
+	}
+	delete(now.Properties, "provisioningState")
+	for name, v := range body {
+		if !slices.Contains(reserved, name) && v != nil {
+			now.Top[name] = v
+		}
+	}
+	if !k.tracked {
+		return now, nil
+	}
+	if err := c.place(r, k, now, old, body.str("location")); err != nil {
+		return nil, err
+	}
+	var err error
+	now.Tags, err = tagsOf(body.sub("tags"))
+	return now, err
+}
+
+// canonical is the ID with the types as the provider spells them.
+func (id armID) canonical(k *kind) string {
+	segs := strings.Split(k.typ, "/")
+	id.Namespace, id.Types = segs[0], segs[1:]
+	if id.Scope != "" && !k.extension {
+		id.Scope = ""
+	}
+	return id.String()
+}
+
+// place checks and sets the location of a tracked resource.
+func (c *Cloud) place(r *request, k *kind, now, old *Resource, given string) error {
+	location := normalLocation(given)
+	switch {
+	case location == "":
+		return refuseARM(http.StatusBadRequest, "LocationRequired", "The location property is required for this definition.")
+	case k.global && location != "global", !k.global && !isLocation(location):
+		available := strings.Join(locationNames(), ",")
+		if k.global {
+			available = "global"
+		}
+		return refuseARM(http.StatusBadRequest, "LocationNotAvailableForResourceType",
+			"The provided location '%s' is not available for resource type '%s'. List of available regions for the resource type is '%s'.", given, k.typ, available)
+	case old != nil && old.Location != location:
+		return refuseARM(http.StatusConflict, "InvalidResourceLocation",
+			"The resource '%s' already exists in location '%s' in resource group '%s'. A resource with the same name cannot be created in location '%s'. Please select a new resource name.",
+			now.Name, old.Location, r.id.Group, location)
+	}
+	now.Location = location
+	return nil
+}
+
+func normalLocation(s string) string { return strings.ToLower(strings.ReplaceAll(s, " ", "")) }
+
+// tagsOf reads tags and holds them against ARM's limits ("Use tags to organize your Azure resources").
+func tagsOf(d doc) (map[string]string, error) {
+	if d == nil {
+		return nil, nil
+	}
+	tags := map[string]string{}
+	for name, v := range d {
+		value, ok := v.(string)
+		switch {
+		case !ok:
+			return nil, refuseARM(http.StatusBadRequest, "InvalidRequestContent", "The request content was invalid and could not be deserialized: 'Unexpected value for tag '%s'.'.", name)
+		case strings.ContainsAny(name, `<>%&\?/`):
+			return nil, refuseARM(http.StatusBadRequest, "InvalidTagNameCharacters",
+				`The tag names '%s' have reserved characters '<,>,%%,&,\,?,/' or control characters.`, name)
+		case len(name) > 512:
+			return nil, refuseARM(http.StatusBadRequest, "InvalidTagNameLength",
+				"Tag name too large. Following tag name '%s' exceeded the maximum length. Maximum allowed length for tag name - '512' characters.", name)
+		case len(value) > 256:
+			return nil, refuseARM(http.StatusBadRequest, "InvalidTagValueLength",
+				"Tag value too large. Following tag value '%s' exceeded the maximum length. Maximum allowed length for tag value - '256' characters.", value)
+		}
+		for other := range tags {
+			if strings.EqualFold(other, name) {
+				return nil, refuseARM(http.StatusBadRequest, "InvalidTagName", "The tag name '%s' is given more than once; tag names compare without case.", name)
+			}
+		}
+		tags[name] = value
+	}
+	if len(tags) > 50 {
+		return nil, refuseARM(http.StatusBadRequest, "InvalidTagsCount", "The number of tags '%d' exceeds the maximum of '50' for a resource.", len(tags))
+	}
+	return tags, nil
+}
+
+// conditions honours If-Match and If-None-Match.
+func (c *Cloud) conditions(r *request, k *kind, old *Resource) error {
+	if m := r.http.Get("If-Match"); m != "" {
+		switch {
+		case old == nil:
+			return k.says.mismatch(&Resource{ID: r.id.String(), Name: r.id.name(), Type: k.typ}, m)
+		case m != "*" && m != old.Etag && m != strings.Trim(old.Etag, `"`):
+			return k.says.mismatch(old, m)
+		}
+	}
+	if r.http.Get("If-None-Match") == "*" && old != nil {
+		return k.says.taken(old)
+	}
+	return nil
+}
+
+// writable checks everything that stands before a write: registration, group, parent, locks.
+func (c *Cloud) writable(r *request, k *kind) error {
+	if !c.registered(r.id.Subscription, k.namespace()) {
+		return refuseARM(http.StatusConflict, "MissingSubscriptionRegistration",
+			"The subscription is not registered to use namespace '%s'. See https://aka.ms/rps-not-found for how to register subscriptions.", k.namespace())
+	}
+	if g := c.find(groupID(r.id.Subscription, r.id.Group)); g != nil && g.State == stateDeleting && r.method != http.MethodDelete {
+		return refuseARM(http.StatusConflict, "ResourceGroupBeingDeleted",
+			"The resource group '%s' is in deprovisioning state and cannot perform this operation.", g.Name)
+	}
+	if err := c.enclosing(r, k); err != nil {
+		return err
+	}
+	return c.unlocked(r, r.id.String())
+}
+
+func (c *Cloud) patch(r *request, k *kind) (answer, error) {
+	if err := c.writable(r, k); err != nil {
+		return answer{}, err
+	}
+	res := c.find(r.id.String())
+	if res == nil {
+		return answer{}, c.missing(r, k)
+	}
+	body, err := r.input(k.says, k.patchModel)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := c.conditions(r, k, res); err != nil {
+		return answer{}, err
+	}
+	switch {
+	case k.patch != nil:
+		return k.patch(r, res, body)
+	case k.mergePatch:
+		whole := doc{"properties": res.Properties.clone(), "location": res.Location, "tags": tagDoc(res.Tags)}
+		maps.Copy(whole, res.Top.clone())
+		now, err := c.intended(r, k, merge(whole, body), res)
+		if err != nil {
+			return answer{}, err
+		}
+		return c.store(r, k, now, res)
+	}
+	if k.guard != nil {
+		if err := k.guard(r, res.ID); err != nil {
+			return answer{}, err
+		}
+	}
+	tags, err := tagsOf(body.sub("tags"))
+	if err != nil {
+		return answer{}, err
+	}
+	res.Tags = tags
+	c.touch(res)
+	c.index.put(res)
+	r.Make(res.ID)
+	return answer{status: http.StatusOK, header: http.Header{}, body: c.render(r, res)}, nil
+}
+
+func tagDoc(tags map[string]string) doc {
+	d := doc{}
+	for k, v := range tags {
+		d[k] = v
+	}
+	return d
+}
+
+// merge lays a JSON merge patch (RFC 7386) over a document.
+func merge(into, patch doc) doc {
+	for k, v := range patch {
+		if v == nil {
+			delete(into, k)
+			continue
+		}
+		sub, isDoc := asDoc(v)
+		old, wasDoc := asDoc(into[k])
+		if isDoc && wasDoc && k != "tags" {
+			into[k] = merge(old, sub)
+		} else {
+			into[k] = v
+		}
+	}
+	return into
+}
+
+func (c *Cloud) delete(r *request, k *kind) (answer, error) {
+	if err := c.enclosing(r, k); err != nil {
+		return answer{}, err
+	}
+	res := c.find(r.id.String())
+	if res == nil {
+		return answer{status: http.StatusNoContent, header: http.Header{}}, nil
+	}
+	if err := c.unlocked(r, res.ID); err != nil {
+		return answer{}, err
+	}
+	if err := c.conditions(r, k, res); err != nil {
+		return answer{}, err
+	}
+	if k.guard != nil {
+		if err := k.guard(r, res.ID); err != nil {
+			return answer{}, err
+		}
+	}
+	out := outcome{status: http.StatusOK}
+	if k.remove != nil {
+		var err error
+		if out, err = k.remove(r, res); err != nil {
+			return answer{}, err
+		}
+	}
+	r.Make(res.ID)
+	body := out.body
+	if out.takes == 0 && out.style == noHeader {
+		c.drop(res)
+	} else {
+		if out.state != "" {
+			res.State = out.state
+		}
+		out.takes += seconds(res.Hold)
+	}
+	h := c.begin(r, res, "delete", out)
+	if out.takes == 0 && out.style != noHeader {
+		c.drop(res)
+	}
+	return answer{status: out.status, header: h, body: body}, nil
+}
