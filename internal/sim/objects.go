@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // An Object is something that exists in a simulated cloud.
@@ -19,6 +21,8 @@ type Object struct {
 	Name    string            `json:"name,omitempty"`
 	State   string            `json:"state,omitempty"`
 	Tags    map[string]string `json:"tags,omitempty"`
+	// Description is a free text on the object, for kinds without tags: it may name the owner.
+	Description string `json:"description,omitempty"`
 	// Parents are the IDs of the objects that contain this one.
 	Parents []string `json:"parents,omitempty"`
 	// Default: the cloud made it by itself and it goes with its parent (a main route table); it is no residue.
@@ -46,7 +50,7 @@ func (w *World) objects() []Object {
 // An ObjectFilter selects objects; zero fields select everything.
 type ObjectFilter struct {
 	Cloud, Service, Account, Region, Kind, ID string
-	// Owner selects by a tag value.
+	// Owner selects by a tag value or a name in the description.
 	Owner string
 	// All includes the objects of a fresh account and those that are gone.
 	All bool
@@ -58,11 +62,31 @@ func (f ObjectFilter) match(o Object) bool {
 		(f.Owner == "" || owned(o, f.Owner)) && (f.All || (!o.Pristine && !o.Gone))
 }
 
+// owned says whether a tag value is the owner or the description names it.
 func owned(o Object, owner string) bool {
 	for _, v := range o.Tags {
 		if v == owner {
 			return true
 		}
+	}
+	return names(o.Description, owner)
+}
+
+// names says whether a text holds a name as a word of its own.
+func names(text, name string) bool {
+	inWord := func(r rune) bool { return r == '_' || r == '-' || unicode.IsLetter(r) || unicode.IsDigit(r) }
+	for from := 0; name != ""; {
+		i := strings.Index(text[from:], name)
+		if i < 0 {
+			return false
+		}
+		start, end := from+i, from+i+len(name)
+		before, _ := utf8.DecodeLastRuneInString(text[:start])
+		after, _ := utf8.DecodeRuneInString(text[end:])
+		if (start == 0 || !inWord(before)) && (end == len(text) || !inWord(after)) {
+			return true
+		}
+		from = end
 	}
 	return false
 }
@@ -89,7 +113,8 @@ func frozen(data any) any {
 	return json.RawMessage(b)
 }
 
-// Residue lists what is left of an owner: everything that carries the owner as a tag value, and what lies inside such
+// Residue lists what is left of an owner: everything that carries the owner as a tag value or in
+// its description, and what lies inside such
 // objects, but for what the cloud itself makes and removes with its parent.
 func (w *World) Residue(owner string) []Object {
 	w.Lock()
