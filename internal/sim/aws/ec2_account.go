@@ -1,7 +1,9 @@
 package aws
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
@@ -254,40 +256,52 @@ type describeServicesIn struct {
 }
 
 func (e *EC2) describeEndpointServices(r *request, in describeServicesIn) (any, error) {
-	var out []endpointService
-	var names []string
-	for i, short := range []string{"dynamodb", "s3"} {
-		s := endpointService{Name: "com.amazonaws." + r.Region + "." + short, ID: []string{"vpce-svc-0b0a0c6513d4872d1", "vpce-svc-0aa7c06513d4872d5"}[i], Region: r.Region,
+	var all []endpointService
+	offer := func(short, kind string) {
+		s := endpointService{Name: "com.amazonaws." + r.Region + "." + short, ID: "vpce-svc-0" + hexOf(r.Region+short+kind, 16), Region: r.Region,
 			Owner: "amazon", BaseNames: []string{short + "." + r.Region + ".amazonaws.com"}, Policy: true}
 		s.Types = append(s.Types, struct {
 			Type string `ec2:"serviceType"`
-		}{"Gateway"})
+		}{kind})
 		for _, z := range zonesOf(r.Region) {
 			s.Zones = append(s.Zones, z.Name)
 		}
-		out, names = append(out, s), append(names, s.Name)
+		all = append(all, s)
+	}
+	offer("dynamodb", "Gateway")
+	offer("s3", "Gateway")
+	for _, short := range interfaceServices {
+		offer(short, "Interface")
 	}
 	for _, n := range in.ServiceName {
-		if !slices.Contains(names, n) {
+		if !slices.ContainsFunc(all, func(s endpointService) bool { return s.Name == n }) {
 			return nil, refuse("InvalidServiceName", "The Vpc Endpoint Service '%s' does not exist", n)
 		}
 	}
 	var err error
-	out = slices.DeleteFunc(out, func(s endpointService) bool {
-		keep, ferr := filterMap(map[string]string{"service-name": s.Name, "service-type": "Gateway", "owner": "amazon"}, in.Filter)
+	all = slices.DeleteFunc(all, func(s endpointService) bool {
+		keep, ferr := filterMap(map[string]string{"service-name": s.Name, "service-type": s.Types[0].Type, "owner": "amazon", "service-region": r.Region}, in.Filter)
 		if ferr != nil {
 			err = ferr
 		}
 		return !keep || len(in.ServiceName) > 0 && !slices.Contains(in.ServiceName, s.Name)
 	})
-	names = nil
-	for _, s := range out {
-		names = append(names, s.Name)
+	var names []string
+	for _, s := range all {
+		if !slices.Contains(names, s.Name) {
+			names = append(names, s.Name)
+		}
 	}
 	return struct {
 		Names   []string          `ec2:"serviceNameSet"`
 		Details []endpointService `ec2:"serviceDetailSet"`
-	}{names, out}, err
+	}{names, all}, err
+}
+
+// hexOf is an identifier that follows from a text.
+func hexOf(text string, n int) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])[:n]
 }
 
 type groupForVpc struct {

@@ -8,6 +8,19 @@ type aclEntry struct {
 	Protocol string `ec2:"protocol"`
 	Action   string `ec2:"ruleAction"`
 	Number   int    `ec2:"ruleNumber"`
+
+	Ports *aclPorts `ec2:"portRange"`
+	Icmp  *aclIcmp  `ec2:"icmpTypeCode"`
+}
+
+type aclPorts struct {
+	From int `ec2:"from"`
+	To   int `ec2:"to"`
+}
+
+type aclIcmp struct {
+	Code int `ec2:"code"`
+	Type int `ec2:"type"`
 }
 
 type aclAssociation struct {
@@ -16,7 +29,7 @@ type aclAssociation struct {
 	SubnetID string `ec2:"subnetId"`
 }
 
-// NetworkACL is a stateless firewall of subnets. Only the default one of each VPC exists here.
+// NetworkACL is a stateless firewall of subnets.
 type NetworkACL struct {
 	ID           string           `ec2:"networkAclId"`
 	VpcID        string           `ec2:"vpcId"`

@@ -67,6 +67,9 @@ func noACL(id string) *Error {
 func noPeering(id string) *Error {
 	return lost(id, "pcx-", "InvalidVpcPeeringConnectionID", "The vpcPeeringConnection ID '%s' does not exist")
 }
+func noFlowLog(id string) *Error {
+	return refuse("InvalidFlowLogId.NotFound", "These flow log ids in the input list are not found: [[%s]]", id)
+}
 func noEndpoint(id string) *Error {
 	return refuse("InvalidVpcEndpointId.NotFound", "The Vpc Endpoint Id '%s' does not exist", id)
 }
@@ -92,7 +95,7 @@ func notFoundByPrefix(id string) *Error {
 	known := map[string]func(string) *Error{
 		"vpc": noVpc, "subnet": noSubnet, "igw": noGateway, "nat": noNat, "eipalloc": noAllocation, "rtb": noRouteTable, "sg": noGroup,
 		"sgr": noRule, "eni": noInterface, "i": noInstance, "vol": noVolume, "snap": noSnapshot, "lt": noTemplate, "ami": noImage, "acl": noACL,
-		"pcx": noPeering, "vpce": noEndpoint,
+		"pcx": noPeering, "vpce": noEndpoint, "fl": noFlowLog,
 	}
 	if f, ok := known[prefix]; ok {
 		return f(id)

@@ -68,6 +68,16 @@ func (e *EC2) operations() map[string]operation {
 		"DetachNetworkInterface":          typed(e.detachInterface),
 		"ModifyNetworkInterfaceAttribute": typed(e.modifyInterface),
 		"DescribeNetworkAcls":             typed(e.describeAcls),
+		"CreateNetworkAcl":                typed(e.createACL),
+		"DeleteNetworkAcl":                typed(e.deleteACL),
+		"CreateNetworkAclEntry":           typed(e.changeACLEntry(false)),
+		"ReplaceNetworkAclEntry":          typed(e.changeACLEntry(true)),
+		"DeleteNetworkAclEntry":           typed(e.deleteACLEntry),
+		"ReplaceNetworkAclAssociation":    typed(e.replaceACLAssociation),
+
+		"CreateFlowLogs":   typed(e.createFlowLogs),
+		"DescribeFlowLogs": typed(e.describeFlowLogs),
+		"DeleteFlowLogs":   typed(e.deleteFlowLogs),
 
 		"CreateLaunchTemplate":           typed(e.createTemplate),
 		"CreateLaunchTemplateVersion":    typed(e.createTemplateVersion),
@@ -118,10 +128,12 @@ func (e *EC2) operations() map[string]operation {
 		"GetSecurityGroupsForVpc":        typed(e.groupsForVpc),
 		"GetConsoleOutput":               typed(e.consoleOutput),
 
-		"CreateVpcPeeringConnection":    typed(e.createPeering),
-		"AcceptVpcPeeringConnection":    typed(e.acceptPeering),
-		"DeleteVpcPeeringConnection":    typed(e.deletePeering),
-		"DescribeVpcPeeringConnections": typed(e.describePeerings),
+		"CreateVpcPeeringConnection":        typed(e.createPeering),
+		"AcceptVpcPeeringConnection":        typed(e.acceptPeering),
+		"RejectVpcPeeringConnection":        typed(e.rejectPeering),
+		"DeleteVpcPeeringConnection":        typed(e.deletePeering),
+		"ModifyVpcPeeringConnectionOptions": typed(e.modifyPeering),
+		"DescribeVpcPeeringConnections":     typed(e.describePeerings),
 
 		"CreateVpcEndpoint":    typed(e.createEndpoint),
 		"ModifyVpcEndpoint":    typed(e.modifyEndpoint),

@@ -165,7 +165,7 @@ type describeRouteTablesIn struct {
 
 func (e *EC2) describeRouteTables(r *request, in describeRouteTablesIn) (any, error) {
 	sc := e.in(r.scope())
-	sc.refreshRoutes()
+	e.refreshRoutes(sc)
 	found, err := find(e, r, sc.RouteTables, in.RouteTableID, in.Filter, noRouteTable)
 	if err != nil {
 		return nil, err
@@ -178,22 +178,22 @@ func (e *EC2) describeRouteTables(r *request, in describeRouteTablesIn) (any, er
 }
 
 // refreshRoutes marks routes whose target is gone as blackholes ("Route tables", Amazon VPC user guide).
-func (sc *ec2Scope) refreshRoutes() {
+func (e *EC2) refreshRoutes(sc *ec2Scope) {
 	for _, t := range sc.RouteTables {
 		for i := range t.Routes {
-			t.Routes[i].Status = sc.routeStatus(t.Routes[i])
+			t.Routes[i].Status = e.routeStatus(sc, t.Routes[i])
 		}
 	}
 }
 
-func (sc *ec2Scope) routeStatus(r Route) string {
+func (e *EC2) routeStatus(sc *ec2Scope, r Route) string {
 	alive := true
 	switch {
 	case r.NatGatewayID != "":
 		n := sc.Nats[r.NatGatewayID]
 		alive = n != nil && (n.Status == "available" || n.Status == "pending")
 	case r.PeeringID != "":
-		p := sc.Peerings[r.PeeringID]
+		_, p := e.anyPeering(sc.scope(), r.PeeringID)
 		alive = p != nil && p.Status.Code == "active"
 	case r.InterfaceID != "":
 		alive = sc.Interfaces[r.InterfaceID] != nil
@@ -209,6 +209,19 @@ func (sc *ec2Scope) routeStatus(r Route) string {
 		return "active"
 	}
 	return "blackhole"
+}
+
+// mayRoute says whether a route may lead to a peering: a request that is not accepted yet will do, and the route is a
+// blackhole until then ("Update your route tables for a VPC peering connection", Amazon VPC peering guide).
+func (e *EC2) mayRoute(sc *ec2Scope, t *RouteTable, peering string) error {
+	_, p := e.anyPeering(sc.scope(), peering)
+	switch {
+	case p == nil || p.placed().gone:
+		return noPeering(peering)
+	case p.Requester.VpcID != t.VpcID && p.Accepter.VpcID != t.VpcID:
+		return refuse("InvalidParameterValue", "route table %s and VPC peering connection %s belong to different networks", t.RouteTableID, peering)
+	}
+	return nil
 }
 
 type routeTableIn struct {
@@ -236,6 +249,9 @@ func (e *EC2) deleteRouteTable(r *request, in routeTableIn) (any, error) {
 		return nil, refuse("DependencyViolation", "The routeTable '%s' has dependencies and cannot be deleted.", t.RouteTableID)
 	}
 	delete(sc.RouteTables, t.RouteTableID)
+	for _, ep := range sc.Endpoints {
+		ep.RouteTableIDs = slices.DeleteFunc(ep.RouteTableIDs, func(id string) bool { return id == t.RouteTableID })
+	}
 	return returned{true}, nil
 }
 
@@ -300,13 +316,13 @@ func (e *EC2) route(sc *ec2Scope, t *RouteTable, in routeIn) (Route, error) {
 			return rt, noInterface(in.NetworkInterfaceID)
 		}
 	case in.VpcPeeringConnectionID != "":
-		if sc.Peerings[in.VpcPeeringConnectionID] == nil {
-			return rt, noPeering(in.VpcPeeringConnectionID)
+		if err := e.mayRoute(sc, t, in.VpcPeeringConnectionID); err != nil {
+			return rt, err
 		}
 	default:
 		return rt, missing("gatewayId")
 	}
-	rt.Status = sc.routeStatus(rt)
+	rt.Status = e.routeStatus(sc, rt)
 	return rt, nil
 }
 

@@ -78,7 +78,7 @@ func (e *EC2) rules(sc *ec2Scope, g *SecurityGroup, in authorizeIn, egress bool)
 			add(func(r *SecurityGroupRule) { r.CidrIpv6, r.Description = c.Masked().String(), x.Description })
 		}
 		for _, x := range p.Groups {
-			other, err := sc.peerGroup(g, x.GroupID, x.GroupName)
+			other, err := e.peerGroup(sc, g, x.GroupID, x.GroupName)
 			if err != nil {
 				return nil, err
 			}
@@ -129,10 +129,10 @@ func (p permissionIn) base(g *SecurityGroup, egress bool) (SecurityGroupRule, er
 }
 
 // peerGroup finds the group that a rule refers to: one of the same VPC, or of a peered one.
-func (sc *ec2Scope) peerGroup(g *SecurityGroup, id, name string) (*SecurityGroup, error) {
+func (e *EC2) peerGroup(sc *ec2Scope, g *SecurityGroup, id, name string) (*SecurityGroup, error) {
 	for _, o := range sc.Groups {
 		if o.GroupID == id || (id == "" && o.GroupName == name && o.VpcID == g.VpcID) {
-			if o.VpcID == g.VpcID || sc.peered(o.VpcID, g.VpcID) {
+			if o.VpcID == g.VpcID || e.peered(o.VpcID, g.VpcID) {
 				return o, nil
 			}
 			return nil, refuse("InvalidGroup.NotFound", "You have specified two resources that belong to different networks.")
@@ -279,7 +279,7 @@ func (e *EC2) modifyRules(r *request, in modifyRulesIn) (any, error) {
 		base.RuleID, base.RuleArn, base.meta = rule.RuleID, rule.RuleArn, rule.meta
 		base.CidrIpv4, base.CidrIpv6, base.PrefixListID, base.Description = u.Rule.CidrIpv4, u.Rule.CidrIpv6, u.Rule.PrefixListID, u.Rule.Description
 		if u.Rule.ReferencedGroupID != "" {
-			other, err := sc.peerGroup(g, u.Rule.ReferencedGroupID, "")
+			other, err := e.peerGroup(sc, g, u.Rule.ReferencedGroupID, "")
 			if err != nil {
 				return nil, err
 			}

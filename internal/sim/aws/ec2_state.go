@@ -41,6 +41,7 @@ type ec2Scope struct {
 	Snapshots   map[string]*Snapshot
 	Peerings    map[string]*VpcPeering
 	Endpoints   map[string]*VpcEndpoint
+	FlowLogs    map[string]*FlowLog
 	KeyPairs    map[string]*KeyPair
 	Defaults    accountDefaults
 	Tokens      map[string]*clientToken
@@ -123,6 +124,9 @@ func (e *EC2) Reset() { e.st = ec2State{Scopes: map[string]*ec2Scope{}} }
 // in answers the state of a scope.
 func (e *EC2) in(s scope) *ec2Scope {
 	if sc := e.st.Scopes[s.key()]; sc != nil {
+		if sc.FlowLogs == nil { // a state kept by an earlier version
+			sc.FlowLogs = map[string]*FlowLog{}
+		}
 		return sc
 	}
 	sc := &ec2Scope{Account: s.Account, Region: s.Region,
@@ -130,7 +134,7 @@ func (e *EC2) in(s scope) *ec2Scope {
 		Addresses: map[string]*Address{}, RouteTables: map[string]*RouteTable{}, Groups: map[string]*SecurityGroup{},
 		Rules: map[string]*SecurityGroupRule{}, Interfaces: map[string]*NetworkInterface{}, Acls: map[string]*NetworkACL{},
 		Templates: map[string]*LaunchTemplate{}, Instances: map[string]*Instance{}, Volumes: map[string]*Volume{}, Snapshots: map[string]*Snapshot{},
-		Peerings: map[string]*VpcPeering{}, Endpoints: map[string]*VpcEndpoint{}, KeyPairs: map[string]*KeyPair{},
+		Peerings: map[string]*VpcPeering{}, Endpoints: map[string]*VpcEndpoint{}, FlowLogs: map[string]*FlowLog{}, KeyPairs: map[string]*KeyPair{},
 		Tokens: map[string]*clientToken{}, Guests: map[string]*guestState{}, NextHost: map[string]uint32{},
 	}
 	e.st.Scopes[s.key()] = sc
@@ -180,6 +184,7 @@ func (s *ec2Scope) all() []thing {
 	out = things(out, s.Snapshots)
 	out = things(out, s.Peerings)
 	out = things(out, s.Endpoints)
+	out = things(out, s.FlowLogs)
 	out = things(out, s.KeyPairs)
 	return out
 }

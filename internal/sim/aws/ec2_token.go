@@ -90,6 +90,13 @@ func (e *EC2) Event(kind, key string) {
 		delete(sc.Nats, rest)
 		delete(sc.Instances, rest)
 		delete(sc.Peerings, rest)
+		delete(sc.Endpoints, rest)
+	case "expire-peering":
+		if p := sc.Peerings[rest]; p != nil && p.Status.Code == "pending-acceptance" {
+			e.peeringState(sc, p, "expired", "")
+		}
+	case "endpoint-gone":
+		e.endpointGone(sc, rest)
 	case "guest":
 		e.guestEvent(sc, rest)
 	case "interface-gone":
@@ -115,8 +122,12 @@ func (e *EC2) advance(sc *ec2Scope, t thing, state string) {
 			e.natState(sc, o, state, "", "")
 		}
 	case *VpcPeering:
-		if o.Status.Code == "initiating-request" {
-			e.peeringState(o, state, "")
+		if o.Status.Code == "initiating-request" || o.Status.Code == "provisioning" && state == "active" {
+			e.peeringState(sc, o, state, "")
+		}
+	case *VpcEndpoint:
+		if o.Status == "pending" {
+			o.Status = state
 		}
 	case *Volume:
 		if o.Status == "creating" {
@@ -148,9 +159,11 @@ func (e *EC2) SetState(id, state, code, message string) error {
 	case *NatGateway:
 		e.natState(sc, o, textOr(state, "failed"), textOr(code, "InternalError"), textOr(message, "Network interface "+id+" could not be made"))
 	case *VpcPeering:
-		e.peeringState(o, textOr(state, "failed"), message)
+		e.peeringState(sc, o, textOr(state, "failed"), message)
 	case *VpcEndpoint:
 		o.Status = textOr(state, "failed")
+	case *FlowLog:
+		o.Delivery, o.DeliveryError = textOr(state, "FAILED"), textOr(message, "Access error")
 	case *Volume:
 		o.Status = textOr(state, "error")
 	case *Snapshot:
@@ -211,7 +224,7 @@ func (e *EC2) Remove(id string) error {
 	switch o := t.(type) {
 	case *Vpc:
 		e.clearVpc(sc, o)
-		sc.dropVpc(o)
+		e.dropVpc(sc, o)
 	case *Subnet:
 		sc.dropSubnet(id)
 	case *InternetGateway:
@@ -245,7 +258,9 @@ func (e *EC2) Remove(id string) error {
 	case *VpcPeering:
 		delete(sc.Peerings, id)
 	case *VpcEndpoint:
-		delete(sc.Endpoints, id)
+		e.endpointGone(sc, id)
+	case *FlowLog:
+		delete(sc.FlowLogs, id)
 	case *KeyPair:
 		delete(sc.KeyPairs, id)
 	}
@@ -254,6 +269,13 @@ func (e *EC2) Remove(id string) error {
 
 // The codes of the quotas that EC2 enforces, as Service Quotas lists them.
 const (
+	quotaPeerings           = "L-7E9ECCDB"
+	quotaOutstanding        = "L-DC9F7029"
+	quotaInterfaceEndpoints = "L-29B6F2EB"
+	quotaGatewayEndpoints   = "L-1B52E74A"
+	quotaCidrs              = "L-83CA0A9D"
+	quotaAcls               = "L-B4A6D682"
+
 	quotaVpcs        = "L-F678F1CE"
 	quotaSubnets     = "L-407747CB"
 	quotaGateways    = "L-A4707A72"
@@ -275,6 +297,12 @@ func (e *EC2) declareQuotas() {
 		{Service: "vpc", Code: quotaRouteTables, Name: "Route tables per VPC", Default: 200},
 		{Service: "vpc", Code: quotaRoutes, Name: "Routes per route table", Default: 50},
 		{Service: "vpc", Code: quotaGroups, Name: "VPC security groups per Region", Default: 2500},
+		{Service: "vpc", Code: quotaPeerings, Name: "Active VPC peering connections per VPC", Default: 50},
+		{Service: "vpc", Code: quotaOutstanding, Name: "Outstanding VPC peering connection requests", Default: 25},
+		{Service: "vpc", Code: quotaInterfaceEndpoints, Name: "Interface VPC endpoints per VPC", Default: 50},
+		{Service: "vpc", Code: quotaGatewayEndpoints, Name: "Gateway VPC endpoints per Region", Default: 20},
+		{Service: "vpc", Code: quotaCidrs, Name: "IPv4 CIDR blocks per VPC", Default: 5},
+		{Service: "vpc", Code: quotaAcls, Name: "Network ACLs per VPC", Default: 200},
 		{Service: "vpc", Code: quotaRules, Name: "Inbound or outbound rules per security group", Default: 60},
 		{Service: "ec2", Code: quotaAddresses, Name: "EC2-VPC Elastic IPs", Default: 5},
 		{Service: "ec2", Code: quotaVcpus, Name: "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", Default: 64},

@@ -170,8 +170,8 @@ func (e *EC2) furnishVpc(sc *ec2Scope, v *Vpc, newID func(prefix string) string,
 	acl := &NetworkACL{ID: newID("acl-"), VpcID: v.VpcID, OwnerID: v.OwnerID, IsDefault: true, meta: made()}
 	for _, egress := range []bool{false, true} {
 		acl.Entries = append(acl.Entries,
-			aclEntry{"0.0.0.0/0", egress, "-1", "allow", 100},
-			aclEntry{"0.0.0.0/0", egress, "-1", "deny", 32767})
+			aclEntry{Cidr: "0.0.0.0/0", Egress: egress, Protocol: "-1", Action: "allow", Number: 100},
+			aclEntry{Cidr: "0.0.0.0/0", Egress: egress, Protocol: "-1", Action: "deny", Number: 32767})
 	}
 	sc.Acls[acl.ID] = acl
 }
@@ -234,7 +234,7 @@ func (e *EC2) deleteVpc(r *request, in vpcIn) (any, error) {
 	if sc.blocksVpc(v) {
 		return nil, refuse("DependencyViolation", "The vpc '%s' has dependencies and cannot be deleted.", v.VpcID)
 	}
-	sc.dropVpc(v)
+	e.dropVpc(sc, v)
 	return returned{true}, nil
 }
 
@@ -257,7 +257,7 @@ func (sc *ec2Scope) blocksVpc(v *Vpc) bool {
 }
 
 // dropVpc removes a VPC with what it brought with it.
-func (sc *ec2Scope) dropVpc(v *Vpc) {
+func (e *EC2) dropVpc(sc *ec2Scope, v *Vpc) {
 	for id, t := range sc.RouteTables {
 		if t.VpcID == v.VpcID {
 			delete(sc.RouteTables, id)
@@ -273,9 +273,16 @@ func (sc *ec2Scope) dropVpc(v *Vpc) {
 			delete(sc.Acls, id)
 		}
 	}
-	for _, p := range sc.Peerings {
-		if p.Accepter.VpcID == v.VpcID || p.Requester.VpcID == v.VpcID {
-			p.Status = peeringStatus{"deleted", "Deleted by " + sc.Account}
+	for _, other := range e.st.Scopes {
+		for _, p := range other.Peerings {
+			if (p.Accepter.VpcID == v.VpcID || p.Requester.VpcID == v.VpcID) && !p.placed().gone {
+				e.peeringState(other, p, "deleted", "Deleted by "+sc.Account)
+			}
+		}
+	}
+	for id, f := range sc.FlowLogs {
+		if f.ResourceID == v.VpcID {
+			delete(sc.FlowLogs, id)
 		}
 	}
 	delete(sc.Vpcs, v.VpcID)

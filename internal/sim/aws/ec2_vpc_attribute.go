@@ -1,6 +1,9 @@
 package aws
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 type attributeBool struct {
 	Value bool `ec2:"value"`
@@ -95,8 +98,14 @@ func (e *EC2) associateVpcCidr(r *request, in associateVpcCidrIn) (any, error) {
 			return nil, refuse("InvalidParameterValue", "The CIDR '%s' conflicts with another CIDR block of the VPC", in.CidrBlock)
 		}
 	}
-	if len(v.Associations) >= 5 {
-		return nil, refuse("CidrLimitExceeded", "This network '%s' has met its maximum number of allowed CIDRs: 5", v.VpcID)
+	if restricted(v, cidr) {
+		return nil, refuse("InvalidVpc.Range", "The CIDR '%s' is restricted. Use a CIDR from the same private address range as the current VPC CIDR, or use a publicly-routable CIDR. For additional restrictions, see https://docs.aws.amazon.com/vpc/latest/userguide/VPC_Subnets.html", in.CidrBlock)
+	}
+	if most := int(e.cloud.quota(r.scope(), "vpc", quotaCidrs)); len(v.Associations) >= most {
+		return nil, refuse("CidrLimitExceeded", "This network '%s' has met its maximum number of allowed CIDRs: %d", v.VpcID, most)
+	}
+	if err := e.routedElsewhere(r, v, cidr); err != nil {
+		return nil, err
 	}
 	a := CidrAssociation{e.cloud.hex17("vpc-cidr-assoc-"), cidr.String(), cidrState{"associated"}}
 	v.Associations = append(v.Associations, a)
@@ -111,6 +120,48 @@ func (e *EC2) associateVpcCidr(r *request, in associateVpcCidrIn) (any, error) {
 		Association CidrAssociation `ec2:"cidrBlockAssociation"`
 		VpcID       string          `ec2:"vpcId"`
 	}{shown, v.VpcID}, nil
+}
+
+// restricted says whether a range may not be added to a VPC with the primary range that it has: neither a range of another
+// of the private networks of RFC 1918, nor 198.19.0.0/16 ("IPv4 CIDR block association restrictions", Amazon VPC user guide).
+// A VPC with a range of none of them takes the shared range 100.64.0.0/10 and public ones.
+func restricted(v *Vpc, cidr netip.Prefix) bool {
+	primary, _ := netip.ParsePrefix(v.CidrBlock)
+	private := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("198.19.0.0/16")}
+	for _, p := range private {
+		if p.Overlaps(cidr) && !p.Overlaps(primary) {
+			return true
+		}
+	}
+	return false
+}
+
+// routedElsewhere refuses a range that a route of the VPC names already ("the CIDR block must not be the same or larger than
+// a destination CIDR range in a route in any of the VPC route tables"), and one that a VPC which it is peered with has.
+func (e *EC2) routedElsewhere(r *request, v *Vpc, cidr netip.Prefix) error {
+	sc := e.in(r.scope())
+	for _, t := range inOrder(sc.RouteTables) {
+		for _, rt := range t.Routes {
+			to, err := netip.ParsePrefix(rt.DestinationCidrBlock)
+			if t.VpcID == v.VpcID && err == nil && to.Bits() > 0 && cidr.Overlaps(to) && cidr.Bits() <= to.Bits() {
+				return refuse("InvalidParameterValue", "The CIDR '%s' conflicts with the route %s of route table %s", cidr, rt.DestinationCidrBlock, t.RouteTableID)
+			}
+		}
+	}
+	for _, other := range e.st.Scopes {
+		for _, p := range other.Peerings {
+			for _, side := range []peeringVpc{p.Requester, p.Accepter} {
+				if !e.peered(v.VpcID, side.VpcID) {
+					continue
+				}
+				peer := e.in(scope{side.OwnerID, side.Region}).Vpcs[side.VpcID]
+				if peer != nil && slices.ContainsFunc(peer.blocks(), cidr.Overlaps) {
+					return refuse("InvalidParameterValue", "The CIDR '%s' conflicts with the VPC peering connection %s", cidr, p.ID)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 type associationIn struct {

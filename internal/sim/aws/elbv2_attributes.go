@@ -146,6 +146,9 @@ func (s *elbService) modifyLoadBalancerAttributes(c *reqCtx, in *elb.ModifyLoadB
 			return nil, err
 		}
 	}
+	if err := s.checkLogs(c, b, in.Attributes); err != nil {
+		return nil, err
+	}
 	for _, a := range in.Attributes {
 		b.Attributes[*a.Key] = deref(a.Value)
 	}

@@ -91,7 +91,7 @@ func (c *Cloud) findAPI(r *http.Request, cs credentialScope, form url.Values) *a
 		}
 	}
 	for _, a := range c.apis {
-		if a.route != nil {
+		if a.route != nil && a.protocol != s3Protocol { // any path may be a bucket
 			if _, ok := a.route(r); ok {
 				return a
 			}
@@ -161,7 +161,7 @@ func guessOperation(r *http.Request, form url.Values) string {
 }
 
 func operationName(a *api, r *http.Request, form url.Values) string {
-	if a.route != nil {
+	if a.route != nil && a.protocol != s3Protocol { // any path may be a bucket
 		if op, ok := a.route(r); ok {
 			return op
 		}

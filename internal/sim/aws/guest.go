@@ -130,13 +130,13 @@ func (e *EC2) beginBoot(sc *ec2Scope, i *Instance, g *guestState) {
 }
 
 func (e *EC2) guestEnv(sc *ec2Scope, i *Instance) guest.Env {
-	return guest.Env{Now: e.cloud.World.Now(), Egress: sc.egress(i), InstanceID: i.InstanceID, Region: sc.Region}
+	return guest.Env{Now: e.cloud.World.Now(), Egress: e.egress(sc, i), InstanceID: i.InstanceID, Region: sc.Region}
 }
 
 // egress says whether packets from an instance find their way to the internet and back: its security groups let them out,
 // and its subnet's default route leads to an internet gateway (with a public address) or to a NAT gateway that is up and
 // itself has that way.
-func (sc *ec2Scope) egress(i *Instance) bool {
+func (e *EC2) egress(sc *ec2Scope, i *Instance) bool {
 	n := sc.primary(i)
 	s := sc.Subnets[i.SubnetID]
 	if n == nil || s == nil {
@@ -151,7 +151,7 @@ func (sc *ec2Scope) egress(i *Instance) bool {
 	if !open {
 		return false
 	}
-	r := sc.defaultRoute(s)
+	r := e.defaultRoute(sc, s)
 	if r == nil {
 		return false
 	}
@@ -160,20 +160,20 @@ func (sc *ec2Scope) egress(i *Instance) bool {
 		if nat.Status != "available" || home == nil {
 			return false
 		}
-		out := sc.defaultRoute(home)
+		out := e.defaultRoute(sc, home)
 		return out != nil && sc.Gateways[out.GatewayID] != nil
 	}
 	return sc.Gateways[r.GatewayID] != nil && n.Association != nil
 }
 
 // defaultRoute is the route to everywhere of a subnet, if its target is alive.
-func (sc *ec2Scope) defaultRoute(s *Subnet) *Route {
+func (e *EC2) defaultRoute(sc *ec2Scope, s *Subnet) *Route {
 	t := sc.tableOf(s)
 	if t == nil {
 		return nil
 	}
 	i := slices.IndexFunc(t.Routes, func(r Route) bool { return r.DestinationCidrBlock == "0.0.0.0/0" })
-	if i < 0 || sc.routeStatus(t.Routes[i]) != "active" {
+	if i < 0 || e.routeStatus(sc, t.Routes[i]) != "active" {
 		return nil
 	}
 	return &t.Routes[i]
@@ -188,7 +188,7 @@ func (e *EC2) guestAgent(sc *ec2Scope, i *Instance) (ping string, since time.Tim
 	}
 	since = i.RunningSince.Add(agentStart + g.AgentLate)
 	up := i.Status.Name == "running" && !g.Dead && !g.NoAgent && !e.cloud.World.Now().Before(since) &&
-		g.Machine.SSMAgent() && e.agentAllowed(sc, i) && sc.egress(i)
+		g.Machine.SSMAgent() && e.agentAllowed(sc, i) && (e.egress(sc, i) || sc.reachesManager(i))
 	switch {
 	case up:
 		g.Registered = true
@@ -197,6 +197,30 @@ func (e *EC2) guestAgent(sc *ec2Scope, i *Instance) (ping string, since time.Tim
 		return "ConnectionLost", since
 	}
 	return "", time.Time{}
+}
+
+// reachesManager says whether an instance reaches Systems Manager without the internet: by interface endpoints with private
+// names, whose groups let it in ("Improve the security of EC2 instances by using VPC endpoints", Systems Manager user guide).
+func (sc *ec2Scope) reachesManager(i *Instance) bool {
+	var own []string
+	for _, g := range i.Groups {
+		own = append(own, g.GroupID)
+	}
+	for _, short := range []string{"ssm", "ssmmessages", "ec2messages"} {
+		found := false
+		for _, ep := range sc.Endpoints {
+			var groups []string
+			for _, g := range ep.Groups {
+				groups = append(groups, g.GroupID)
+			}
+			found = found || ep.VpcID == i.VpcID && ep.Status == "available" && ep.PrivateDNS && strings.HasSuffix(ep.ServiceName, "."+short) &&
+				sc.admits(groups, false, own, []string{i.PrivateIP}, 443)
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
 }
 
 func (e *EC2) agentAllowed(sc *ec2Scope, i *Instance) bool {

@@ -273,6 +273,22 @@ func (s *iamService) profileAtEC2(account, ref string) (InstanceProfile, bool) {
 	return InstanceProfile{}, false
 }
 
+// assumableBy says whether a service may assume a role: not while the role is fresh.
+func (s *iamService) assumableBy(account, roleARN, service string) bool {
+	a := s.state.Accounts[account]
+	if a == nil {
+		return false
+	}
+	call := &sim.Call{Cloud: "aws", Service: "iam", Operation: "AssumeRoleByService", Account: account}
+	for _, r := range a.Roles {
+		if r.ARN == roleARN {
+			fresh := s.w.Now().Sub(r.Created) < s.propagation(r.ARN) || !s.w.Visible(call, r.ARN, r.Created, sim.ByList, "role "+r.Name+" "+tagValues(r.Tags))
+			return !fresh && r.trusts(service, "", account)
+		}
+	}
+	return false
+}
+
 // effectivePolicies are the managed policies that a role gives to instances: none if EC2 may not assume it.
 func (s *iamService) effectivePolicies(r *IAMRole, account string) []string {
 	if !r.trusts("ec2.amazonaws.com", "", account) {

@@ -9,6 +9,7 @@ type platform struct {
 	r53 *r53Service
 	acm *acmService
 	asg *asgService
+	s3  *s3Service
 }
 
 // addPlatform makes the services around EC2.
@@ -18,6 +19,8 @@ func (c *Cloud) addPlatform() {
 	c.platform.sts = newSTS(c)
 	c.platform.ssm = newSSM(c)
 	newQuotas(c)
+	newLogs(c)
+	c.platform.s3 = newS3(c)
 	c.platform.elb = newELB(c)
 	c.platform.r53 = newRoute53(c)
 	c.platform.acm = newACM(c)

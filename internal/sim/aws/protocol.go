@@ -22,6 +22,7 @@ const (
 	queryProtocol                   // query as IAM, STS, Auto Scaling and ELB speak it
 	jsonProtocol                    // AWS JSON 1.1
 	restXMLProtocol                 // REST-XML
+	s3Protocol                      // REST-XML as S3 speaks it, with an error envelope of its own
 )
 
 // An operation carries a request out, with the world locked.
@@ -43,6 +44,8 @@ type api struct {
 	messageKey func(code string) string
 	// throttle is how the service says that it is asked too often; zero means the protocol's way.
 	throttle Error
+	// hollow: an operation whose output has no members answers no body at all (JSON).
+	hollow bool
 }
 
 // A request is one call of an operation.
@@ -91,6 +94,8 @@ type answer struct {
 
 func (a *api) contentType() string {
 	switch a.protocol {
+	case s3Protocol:
+		return "application/xml"
 	case jsonProtocol:
 		return "application/x-amz-json-1.1"
 	case ec2Protocol:
@@ -132,12 +137,14 @@ func (a *api) render(r *request, out any) (answer, error) {
 		}
 		fmt.Fprintf(&b, `<ResponseMetadata><RequestId>%s</RequestId></ResponseMetadata></%sResponse>`, r.id, r.Operation)
 	case jsonProtocol:
-		if inner == nil {
+		if inner == nil && !a.hollow {
 			inner = []byte("{}")
 		}
 		b.Write(inner)
-	case restXMLProtocol:
-		if len(inner) > 0 {
+	case restXMLProtocol, s3Protocol:
+		if _, raw := out.(rawBody); raw {
+			b.Write(inner)
+		} else if len(inner) > 0 {
 			b.WriteString(xmlHeader)
 			b.Write(inner)
 		}
@@ -164,6 +171,9 @@ func (a *api) renderError(id string, e *Error) answer {
 		}
 		fmt.Fprintf(&b, `<ErrorResponse xmlns="%s"><Error><Type>%s</Type><Code>%s</Code><Message>%s</Message></Error><RequestId>%s</RequestId></ErrorResponse>`,
 			a.namespace, kind, xmlText(e.Code), xmlText(e.Message), id)
+	case s3Protocol:
+		ans.header.Set("Content-Type", "application/xml")
+		fmt.Fprintf(&b, `%s<Error><Code>%s</Code><Message>%s</Message><RequestId>%s</RequestId><HostId>%s</HostId></Error>`, xmlHeader, xmlText(e.Code), xmlText(e.Message), id, id)
 	case jsonProtocol:
 		doc := map[string]string{"__type": e.Code}
 		// Some errors, such as Systems Manager's ParameterNotFound, carry no message at all.
@@ -193,6 +203,8 @@ func (a *api) throttled() *Error {
 		return refuseStatus(503, "RequestLimitExceeded", "Request limit exceeded.")
 	case jsonProtocol:
 		return refuse("ThrottlingException", "Rate exceeded")
+	case s3Protocol:
+		return refuseStatus(503, "SlowDown", "Please reduce your request rate.")
 	}
 	return refuse("Throttling", "Rate exceeded")
 }
@@ -205,6 +217,8 @@ func (a *api) unknownOperation(op, version string) *Error {
 		return refuse("UnknownOperationException", "")
 	case restXMLProtocol:
 		return refuseStatus(404, "UnknownOperationException", "No such operation: %s", op)
+	case s3Protocol:
+		return refuseStatus(501, "NotImplemented", "A header you provided implies functionality that is not implemented")
 	case ec2Protocol:
 		return refuse("InvalidAction", "The action %s is not valid for this web service.", op)
 	}
@@ -217,6 +231,8 @@ func (a *api) unknownKey() *Error {
 		return refuseStatus(401, "AuthFailure", "AWS was not able to validate the provided access credentials")
 	case jsonProtocol:
 		return refuse("UnrecognizedClientException", "The security token included in the request is invalid.")
+	case s3Protocol:
+		return refuseStatus(403, "InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist in our records.")
 	}
 	return refuseStatus(403, "InvalidClientTokenId", "The security token included in the request is invalid.")
 }
@@ -227,6 +243,8 @@ func (a *api) unsigned() *Error {
 		return refuseStatus(401, "AuthFailure", "AWS was not able to validate the provided access credentials")
 	case jsonProtocol:
 		return refuse("MissingAuthenticationTokenException", "Missing Authentication Token")
+	case s3Protocol:
+		return refuseStatus(403, "AccessDenied", "Access Denied")
 	}
 	return refuseStatus(403, "MissingAuthenticationToken", "Request is missing Authentication Token")
 }
@@ -237,6 +255,8 @@ func (a *api) expiredKey() *Error {
 		return refuse("RequestExpired", "Request has expired.")
 	case jsonProtocol:
 		return refuse("ExpiredTokenException", "The security token included in the request is expired")
+	case s3Protocol:
+		return refuse("ExpiredToken", "The provided token has expired.")
 	}
 	return refuseStatus(403, "ExpiredToken", "The security token included in the request is expired")
 }
@@ -255,6 +275,8 @@ func (a *api) skewed(signed, now time.Time) *Error {
 		return refuse("RequestExpired", "Request has expired.")
 	case jsonProtocol:
 		return refuse("InvalidSignatureException", "%s", msg)
+	case s3Protocol:
+		return refuseStatus(403, "RequestTimeTooSkewed", "The difference between the request time and the current time is too large.")
 	}
 	return refuseStatus(403, "SignatureDoesNotMatch", "%s", msg)
 }

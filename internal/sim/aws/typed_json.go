@@ -150,6 +150,18 @@ func decodeJSONScalar(raw any, v reflect.Value, path string) error {
 
 // encodeJSON renders the SDK output struct out as a response body.
 func encodeJSON(out any) ([]byte, error) {
+	return marshalJSON(out, func(field string) string { return field })
+}
+
+// encodeJSONCamel is encodeJSON for the services whose members begin with a small letter (CloudWatch Logs).
+func encodeJSONCamel(out any) ([]byte, error) {
+	return marshalJSON(out, func(field string) string { return strings.ToLower(field[:1]) + field[1:] })
+}
+
+// jsonNaming is how a member of the SDK is called on the wire.
+type jsonNaming func(field string) string
+
+func marshalJSON(out any, naming jsonNaming) ([]byte, error) {
 	v := reflect.ValueOf(out)
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -157,10 +169,10 @@ func encodeJSON(out any) ([]byte, error) {
 		}
 		v = v.Elem()
 	}
-	return json.Marshal(jsonStruct(v))
+	return json.Marshal(naming.structure(v))
 }
 
-func jsonStruct(v reflect.Value) map[string]any {
+func (naming jsonNaming) structure(v reflect.Value) map[string]any {
 	doc := map[string]any{}
 	t := v.Type()
 	for i := range t.NumField() {
@@ -168,21 +180,21 @@ func jsonStruct(v reflect.Value) map[string]any {
 		if !f.IsExported() || f.Name == "ResultMetadata" {
 			continue
 		}
-		if val, ok := jsonValue(v.Field(i)); ok {
-			doc[f.Name] = val
+		if val, ok := naming.value(v.Field(i)); ok {
+			doc[naming(f.Name)] = val
 		}
 	}
 	return doc
 }
 
-// jsonValue returns what encoding/json shall write for v, and false where the member is absent.
-func jsonValue(v reflect.Value) (any, bool) {
+// value returns what encoding/json shall write for v, and false where the member is absent.
+func (naming jsonNaming) value(v reflect.Value) (any, bool) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if v.IsNil() {
 			return nil, false
 		}
-		return jsonValue(v.Elem())
+		return naming.value(v.Elem())
 	case reflect.Slice:
 		if v.IsNil() {
 			return nil, false
@@ -192,7 +204,7 @@ func jsonValue(v reflect.Value) (any, bool) {
 		}
 		list := make([]any, 0, v.Len())
 		for i := range v.Len() {
-			item, _ := jsonValue(v.Index(i))
+			item, _ := naming.value(v.Index(i))
 			list = append(list, item)
 		}
 		return list, true
@@ -202,7 +214,7 @@ func jsonValue(v reflect.Value) (any, bool) {
 		}
 		doc := make(map[string]any, v.Len())
 		for _, k := range v.MapKeys() {
-			item, _ := jsonValue(v.MapIndex(k))
+			item, _ := naming.value(v.MapIndex(k))
 			doc[k.String()] = item
 		}
 		return doc, true
@@ -210,7 +222,7 @@ func jsonValue(v reflect.Value) (any, bool) {
 		if at, ok := reflect.TypeAssert[time.Time](v); ok {
 			return float64(at.UnixMilli()) / 1000, true
 		}
-		return jsonStruct(v), true
+		return naming.structure(v), true
 	case reflect.String:
 		if v.Len() == 0 && v.Type() != reflect.TypeFor[string]() {
 			return nil, false // an enumeration that is not set
