@@ -73,6 +73,8 @@ type hooks struct {
 	// producers name what of Google's services uses a private connection of a network: Cloud SQL instances and the like. The
 	// service itself appends to it; network is a path as projects/p/global/networks/n.
 	producers []func(network string) []string
+	// rangeUsers names the private connection that uses an allocated range of a network, if one does (Service Networking).
+	rangeUsers func(network, rangeName string) string
 }
 
 // A ServiceAccount is what other services need to know of IAM's.

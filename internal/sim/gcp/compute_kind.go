@@ -36,6 +36,8 @@ type kind struct {
 	// document but those in fields of loose.
 	uses  func(res *Resource) []string
 	loose []string
+	// users are the paths of the objects that use this one without a link to it.
+	users func(res *Resource) []string
 	// lateInUse: that it is used shows when the delete operation ends, not when it is asked for.
 	lateInUse bool
 	// fixed: objects of the kind cannot be made or deleted (zones, machine types).
@@ -275,7 +277,7 @@ func (e *Compute) setLabels(k *kind) operation {
 		doc := clone(res.Doc)
 		doc["labels"] = sub(r.Body, "labels")
 		doc["labelFingerprint"] = fingerprint(doc["labels"])
-		return e.start(r, change{Type: "setLabels", Target: res, Takes: k.duration("setLabels"), Action: actReplace, Doc: doc}), nil
+		return e.start(r, change{Type: "setLabels", Target: res, Takes: atOnce, Action: actReplace, Doc: doc}), nil
 	}
 }
 
@@ -292,6 +294,11 @@ func (e *Compute) userOf(res *Resource) string {
 	for _, other := range e.inOrder(func(o *Resource) bool { return o != res }) {
 		if !other.Default && slices.Contains(e.usedBy(other), res.Path) {
 			return other.Path
+		}
+	}
+	if k := e.kinds[res.Collection]; k.users != nil {
+		for _, user := range k.users(res) {
+			return user
 		}
 	}
 	return ""

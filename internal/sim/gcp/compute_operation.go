@@ -57,12 +57,15 @@ const (
 type change struct {
 	Type   string // operationType: insert, patch, delete, setLabels
 	Target *Resource
-	Takes  time.Duration // simulated; zero means 8 s
+	Takes  time.Duration // simulated; zero means 8 s; atOnce answers an operation that is done
 	Action string
 	Doc    Doc // of replace: the document that the object will have
 	Args   map[string]string
 	Scope  string // empty means the target's
 }
+
+// atOnce is how long operations take that come back done, such as setLabels of addresses.
+const atOnce = -1
 
 // start begins an operation and answers it.
 func (e *Compute) start(r *request, ch change) Doc {
@@ -87,7 +90,7 @@ func (e *Compute) start(r *request, ch change) Doc {
 	e.later(ch.Takes, "operation-done", op.Path)
 	r.Touch(ch.Target.Path)
 	r.Make(op.Path)
-	if r.HTTP == nil { // the control API does not wait
+	if r.HTTP == nil || ch.Takes == atOnce { // the control API does not wait
 		e.finish(op)
 	}
 	return op.shown()
