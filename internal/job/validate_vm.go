@@ -21,7 +21,7 @@ var forms = map[Provider]struct {
 	},
 	GCP: {
 		instanceType: regexp.MustCompile(`^[a-z][a-z0-9-]{1,62}$`), typeExample: "e2-medium",
-		images: []string{"ubuntu-24.04"}, image: regexp.MustCompile(`^projects/[a-z][a-z0-9:.-]*/global/images/(family/)?[a-z][a-z0-9-]*$`),
+		images: []string{"ubuntu-24.04"}, image: regexp.MustCompile(`^(projects/[a-z][a-z0-9:.-]*/global/images/(family/)?)?[a-z][a-z0-9-]{0,62}$`),
 		imageExample: "an image such as projects/debian-cloud/global/images/family/debian-13",
 	},
 	Azure: {
@@ -124,7 +124,9 @@ func (j *Job) validatePool(p Pool, inv *Invalid) {
 	if p.DiskGiB < 8 || p.DiskGiB > 16384 {
 		inv.add(at+"diskGiB", fmt.Sprintf("is %d", p.DiskGiB), "use 8 to 16384")
 	}
-	if !slices.Contains(form.images, p.Image) && !form.image.MatchString(p.Image) {
+	if p.Image == "al2023" && j.Provider != AWS {
+		inv.add(at+"image", "Amazon Linux is an image of AWS", "use "+strings.Join(form.images, ", ")+" or "+form.imageExample)
+	} else if !slices.Contains(form.images, p.Image) && !form.image.MatchString(p.Image) {
 		inv.add(at+"image", fmt.Sprintf("%q is not an image", p.Image), "use "+strings.Join(form.images, ", ")+" or "+form.imageExample)
 	}
 }
@@ -185,4 +187,4 @@ func certificateFault(p Provider, certificate string, inv *Invalid) {
 	}
 }
 
-var gcpCertificateRE = regexp.MustCompile(`^([a-z][a-z0-9-]{0,62}|projects/[a-z][a-z0-9:.-]*/(global|regions/[a-z0-9-]+)/sslCertificates/[a-z][a-z0-9-]{0,62})$`)
+var gcpCertificateRE = regexp.MustCompile(`^([a-z][a-z0-9-]{0,62}|(https://[a-z.]+/compute/v1/)?projects/[a-z][a-z0-9:.-]*/(global|regions/[a-z0-9-]+)/sslCertificates/[a-z][a-z0-9-]{0,62})$`)

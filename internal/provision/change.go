@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/zopday/provisioner/internal/access"
@@ -277,11 +278,11 @@ func (s *Service) Delete(ctx context.Context, ref, confirm string, match Match) 
 }
 
 // confirmed asks for the job's name, typed, where a teardown lifts a deletion
-// protection that the job set itself: its load balancer's.
+// protection that the job set itself.
 func confirmed(j *job.Job, confirm string) error {
-	protected := j.Owns() && j.ResourceType == job.VM && j.Config.InfraConfig.LoadBalancerID != ""
+	protected := protectedParts(j)
 	switch {
-	case confirm == j.Name, confirm == "" && !protected:
+	case confirm == j.Name, confirm == "" && protected == "":
 		return nil
 	case confirm != "":
 		return &Refusal{Kind: ConfirmationNeeded, Job: j.ID, Message: fmt.Sprintf("confirm names %.80q, and the job's name is %s", confirm, j.Name),
@@ -291,9 +292,26 @@ func confirmed(j *job.Job, confirm string) error {
 		return nil // it was confirmed when the teardown began
 	}
 	return &Refusal{Kind: ConfirmationNeeded, Job: j.ID,
-		Message: fmt.Sprintf("the load balancer of %s is protected from deletion, and a teardown lifts that protection", j.Name),
+		Message: fmt.Sprintf("%s of %s cannot be deleted by accident: a deletion protection stands, and a teardown lifts it", protected, j.Name),
 		Hint:    "GET …/plan lists what the teardown takes. Repeat the request with ?confirm=" + j.Name,
 		Fields:  []job.FieldError{{Field: "confirm", Message: "is missing", Fix: "add ?confirm=" + j.Name}}}
+}
+
+// protectedParts is what of a job carries a deletion protection that it set
+// itself; "" if nothing does. AWS protects load balancers, Google Cloud VMs that
+// belong to no group; Azure's form of it is a lock, which is the user's to set.
+func protectedParts(j *job.Job) string {
+	if !j.Owns() || j.ResourceType != job.VM {
+		return ""
+	}
+	infra := j.Config.InfraConfig
+	switch {
+	case j.Provider == job.AWS && infra.LoadBalancerID != "":
+		return "the load balancer"
+	case j.Provider == job.GCP && infra.ScalingGroupID == "" && slices.ContainsFunc(infra.VMs, func(v job.VMInfo) bool { return v.InstanceID != "" }):
+		return "the VMs"
+	}
+	return ""
 }
 
 // Retry takes a failed job up again at the first step that is not done.
