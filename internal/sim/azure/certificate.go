@@ -26,7 +26,8 @@ type Certificate struct {
 	Config *tls.Config
 }
 
-const caFile = "azure-ca.pem"
+// CAFile is the name under which KeepCertificate leaves the root certificate.
+const CAFile = "azure-ca.pem"
 
 // NewCertificate makes a CA and a server certificate for this machine and for the given names. They last ten years.
 func NewCertificate(names ...string) (*Certificate, error) {
@@ -44,7 +45,7 @@ func NewCertificate(names ...string) (*Certificate, error) {
 // KeepCertificate takes up the certificate that an earlier run left in a directory, or makes one and leaves it there, so
 // that clients may go on trusting the same CA.
 func KeepCertificate(dir string) (*Certificate, error) {
-	files := []string{caFile, "azure-server.pem", "azure-server-key.pem"}
+	files := []string{CAFile, "azure-server.pem", "azure-server-key.pem"}
 	var parts [3][]byte
 	for i, name := range files {
 		b, err := os.ReadFile(filepath.Join(dir, name)) //nolint:gosec // a fixed name in the user's own directory
