@@ -80,6 +80,61 @@ func testNameTaken(t *testing.T, r *rig) {
 	r.create(vmJob("shop")) // a cancelled job holds no name
 }
 
+// A network job is taken at every cloud, with its defaults; what it cannot be is
+// said field by field.
+func TestNetworkJobs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for cloud, region := range map[string]string{"aws": "eu-central-1", "gcp": "europe-west3", "azure": "germanywestcentral"} {
+		body := func(spec string) string {
+			return fmt.Sprintf(`{"resourceType":"network","provider":%q,"name":"net-%s","region":%q,"config":{"spec":%s}}`, cloud, cloud, region, spec)
+		}
+		v := r.create(body(`{"network":{"subnets":["public","private","database"]},"dnsZones":[{"name":"shop.internal"}]}`))
+		if v.SubjectType != "network" || !strings.HasPrefix(v.SubjectID, "net_") || v.ResourceType != job.Network {
+			t.Errorf("%s: subject %s %s", cloud, v.SubjectType, v.SubjectID)
+		}
+		for spec, field := range map[string]string{
+			`{"network":{"cidr":"10.0.0.0/8"}}`:                                     "config.spec.network.cidr",
+			`{"network":{"subnets":["public","dmz"]}}`:                              "config.spec.network.subnets[1]",
+			`{"network":{"zones":5}}`:                                               "config.spec.network.zones",
+			`{"network":{"nat":"two"}}`:                                             "config.spec.network.nat",
+			`{"peerings":[{}]}`:                                                     "config.spec.peerings[0].networkId",
+			`{"dnsZones":[{"name":"Shop."}]}`:                                       "config.spec.dnsZones[0].name",
+			`{"dnsZones":[{"name":"a.test","visibility":"secret"}]}`:                "config.spec.dnsZones[0].visibility",
+			`{"dnsZones":[{"name":"a.test"},{"name":"a.test"}]}`:                    "config.spec.dnsZones[1].name",
+			`{"existing":{"networkId":"x"}}`:                                        "config.spec.existing",
+			`{"pool":{"count":2}}`:                                                  "config.spec.pool",
+			`{"network":{"privateServices":{"cidr":"10.9.0.0/28"}}}`:                "config.spec.network.privateServices",
+			`{"network":{"secondaryRanges":[{"name":"Pods"}],"secondaryCidrs":[]}}`: "config.spec.network.secondaryRanges",
+			`{"network":{"interfaceEndpoints":["ec2"]}}`:                            "config.spec.network.interfaceEndpoints",
+		} {
+			a := r.do(adminToken, "POST", "/provisioning-jobs", body(spec))
+			if a.status != 422 {
+				t.Errorf("%s %s: %d %s", cloud, spec, a.status, a.body)
+				continue
+			}
+			p := a.problem(t)
+			if !slices.ContainsFunc(p.Errors, func(f job.FieldError) bool { return strings.HasPrefix(f.Field, field) && f.Fix != "" }) {
+				t.Errorf("%s %s: %+v does not name %s", cloud, spec, p.Errors, field)
+			}
+		}
+	}
+}
+
+// With the gate on, a VM job at Azure is taken.
+func TestFeatureGate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const body = `{"resourceType":"vm","provider":"azure","name":"a","region":"westeurope","config":{"spec":{"pool":{"count":1}}}}`
+	if a := r.do(adminToken, "POST", "/provisioning-jobs", body); a.status != 422 || a.problem(t).Code != "invalid" {
+		t.Fatalf("the gate is off: %d %s", a.status, a.body)
+	}
+	r.service.Gates = job.Gates{job.AzureVMSS: true}
+	if v := r.create(body); v.Provider != job.Azure {
+		t.Errorf("%+v", v)
+	}
+}
+
 func TestRefusedRequests(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -102,7 +157,7 @@ func TestRefusedRequests(t *testing.T) {
 		{"a reserved label", vmJob("a", `"labels":{"zopday:owner":"me"}`), 422, "invalid", []string{"labels.zopday:owner"}, "reserved"},
 		{"HTTP without TLS not asked for", `{"resourceType":"vm","provider":"aws","name":"a","region":"us-east-1","config":{"spec":{"loadBalancer":{}}}}`, 422, "invalid", []string{"config.spec.loadBalancer.certificate"}, ""},
 		{"remediation is not created here", vmJob("a", `"kind":"remediation"`), 422, "invalid", []string{"kind"}, ""},
-		{"an empty object", `{}`, 422, "invalid", []string{"name", "region", "resourceType"}, ""},
+		{"an empty object", `{}`, 422, "invalid", []string{"name", "provider", "region", "resourceType"}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := r.do(adminToken, "POST", "/provisioning-jobs", tc.body)

@@ -133,30 +133,36 @@ func (j *Job) Validate() error {
 	}
 	j.validateRegion(&inv)
 	j.validateLabels(&inv)
-	if !slices.Contains([]Provider{AWS, GCP, Azure}, j.Provider) {
+	known := slices.Contains([]Provider{AWS, GCP, Azure}, j.Provider)
+	if !known {
 		inv.add("provider", fmt.Sprintf("%q is not a cloud that this version knows", j.Provider), "use aws, gcp or azure")
-		return &inv
 	}
+	if j.ResourceType != VM && j.ResourceType != Network {
+		inv.add("resourceType", fmt.Sprintf("%q is not a resource type that this version provisions", j.ResourceType), "use network or vm")
+	} else if known {
+		j.validateSpec(&inv)
+	}
+	return inv.orNil()
+}
+
+// validateSpec checks the spec of a family at a cloud, both of which exist.
+func (j *Job) validateSpec(inv *Invalid) {
 	var err error
-	switch j.ResourceType {
-	case VM:
+	if j.ResourceType == VM {
 		var spec VMSpec
 		if spec, err = j.VMSpec(); err == nil {
-			j.validateVM(spec, &inv)
+			j.validateVM(spec, inv)
 		}
-	case Network:
+	} else {
 		var spec NetworkJobSpec
 		if spec, err = j.NetworkJob(); err == nil {
-			j.validateNetworkJob(spec, &inv)
+			j.validateNetworkJob(spec, inv)
 		}
-	default:
-		inv.add("resourceType", fmt.Sprintf("%q is not a resource type that this version provisions", j.ResourceType), "use network or vm")
 	}
 	var bad *Invalid
 	if errors.As(err, &bad) {
 		inv.Fields = append(inv.Fields, bad.Fields...)
 	}
-	return inv.orNil()
 }
 
 // validateLabels checks what becomes tags or labels of everything that is made.

@@ -273,6 +273,10 @@ func (s *Service) find(ctx context.Context, org, ref string, look bool) (*job.Jo
 	case 1:
 		return &jobs[0], nil
 	}
+	// Of jobs that are over, a name means the last one: its receipt is what is looked for.
+	if look && !slices.ContainsFunc(jobs, func(j job.Job) bool { return j.Name != ref || j.Status != job.Cancelled }) {
+		return &jobs[0], nil
+	}
 	var names []string
 	for _, j := range jobs[:min(len(jobs), 10)] {
 		names = append(names, j.ID+" ("+string(j.ResourceType)+" "+j.Name+", "+string(j.Status)+")")
