@@ -71,6 +71,9 @@ func New(w *sim.World, opt Options) *Cloud {
 	c.index.cloud = c
 	c.signing = signingKey(opt)
 	c.addServices()
+	for _, name := range c.shelfNames() {
+		c.shelves[name].Reset() // what fresh accounts have is known only now
+	}
 	w.RegisterFront("azure", c)
 	return c
 }

@@ -173,16 +173,21 @@ func (c *Cloud) store(r *request, k *kind, now, old *Resource) (answer, error) {
 			return answer{}, err
 		}
 	}
-	out, err := k.put(r, now, old)
-	if err != nil {
-		return answer{}, err
-	}
+	undo := c.remember()
 	if old == nil {
 		now.Created = c.World.Now()
 	}
+	out, err := k.put(r, now, old)
+	if err != nil {
+		undo()
+		return answer{}, err
+	}
 	now.Changed = c.World.Now()
 	if !k.noEtag {
-		now.Etag = c.newEtag()
+		now.Etag = k.newEtag(c)
+		if old != nil && out.idle && sameJSON(tagDoc(now.Tags), tagDoc(old.Tags)) {
+			now.Etag = old.Etag
+		}
 	}
 	if !k.stateless {
 		now.State = stateSucceeded
@@ -192,6 +197,9 @@ func (c *Cloud) store(r *request, k *kind, now, old *Resource) (answer, error) {
 	}
 	c.keep(now)
 	c.index.put(now)
+	if k.spread != nil {
+		k.spread(now)
+	}
 	r.Make(now.ID)
 	h := c.begin(r, now, "put", out)
 	if out.status == 0 {

@@ -37,6 +37,8 @@ type request struct {
 	id   armID
 	tail string
 	vars map[string]string // of a route
+	// nesting: the resource at hand is written as part of the one around it.
+	nesting bool
 }
 
 // An answer is what goes back.
@@ -182,7 +184,7 @@ func (c *Cloud) resolve(r *request) func() (answer, error) {
 
 func (c *Cloud) resolveLocked(r *request) func() (answer, error) {
 	r.Service, r.Operation = "resources", r.method+" "+r.path
-	if op, s, result, ok := c.isPoll(r.path); ok && r.method == http.MethodGet {
+	if op, s, result, ok := c.isPoll(r); ok && r.method == http.MethodGet {
 		r.Operation = "Operations_Get"
 		if s != nil {
 			r.Service = s.name

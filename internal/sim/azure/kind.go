@@ -65,6 +65,9 @@ type kind struct {
 	zonal bool
 	// bareErrors: refusals have no `error` around them.
 	bareErrors bool
+	// etag makes etags; nil: weak ones, W/"…". spread is told of a new etag.
+	etag   func(c *Cloud) string
+	spread func(res *Resource)
 	// listed: a nested kind that is in ARM's list of resources all the same.
 	listed bool
 	// noCreate: it exists by itself only.

@@ -58,6 +58,8 @@ type outcome struct {
 	retryAfter int
 	// state is the provisioningState meanwhile; empty leaves Succeeded.
 	state string
+	// idle: nothing changes but perhaps tags, so that the etag stays.
+	idle bool
 	// empty: the answer has no body.
 	empty bool
 	// body is the body, if it is not the resource.
@@ -126,14 +128,23 @@ func (r *request) announce(h http.Header, op *Operation) {
 	k := r.cloud.kindOf(op.Type)
 	async, result := k.pollPaths(op)
 	if op.Style == asyncHeader || op.Style == asyncLocation {
-		h.Set("Azure-AsyncOperation", r.base+async+"?api-version="+url.QueryEscape(op.Version))
+		h.Set("Azure-AsyncOperation", r.base+versioned(async, op.Version))
 	}
 	if op.Style == locationOnly || op.Style == asyncLocation {
-		h.Set("Location", r.base+result+"?api-version="+url.QueryEscape(op.Version))
+		h.Set("Location", r.base+versioned(result, op.Version))
 	}
 	if op.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(op.RetryAfter))
 	}
+}
+
+// versioned adds the api-version to a path that may have a query already.
+func versioned(path, version string) string {
+	sep := "?"
+	if strings.Contains(path, "?") {
+		sep = "&"
+	}
+	return path + sep + "api-version=" + url.QueryEscape(version)
 }
 
 // pollPaths are the paths of an operation's status document and of its result.
@@ -174,9 +185,9 @@ func (c *Cloud) finish(s *shelf, id string) {
 	}
 }
 
-// isPoll says whether a path asks for an operation, and whether for its result instead of its status.
-func (c *Cloud) isPoll(path string) (op *Operation, s *shelf, result, ok bool) {
-	segs := strings.Split(strings.Trim(path, "/"), "/")
+// isPoll says whether a request asks for an operation, and whether for its result instead of its status.
+func (c *Cloud) isPoll(r *request) (op *Operation, s *shelf, result, ok bool) {
+	segs := strings.Split(strings.Trim(r.path, "/"), "/")
 	if len(segs) < 4 {
 		return nil, nil, false, false
 	}
@@ -184,12 +195,14 @@ func (c *Cloud) isPoll(path string) (op *Operation, s *shelf, result, ok bool) {
 	if !strings.Contains(word, "operation") {
 		return nil, nil, false, false
 	}
+	// Microsoft.Compute has one path for both and says monitor=true.
+	result = strings.Contains(word, "result") || r.query.Get("monitor") == "true"
 	for _, name := range c.shelfNames() {
 		if op := c.shelves[name].state.Operations[id]; op != nil {
-			return op, c.shelves[name], strings.Contains(word, "result"), true
+			return op, c.shelves[name], result, true
 		}
 	}
-	return nil, nil, strings.Contains(word, "result"), true
+	return nil, nil, result, true
 }
 
 // poll answers a question for an operation's status or result.

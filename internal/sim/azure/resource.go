@@ -3,6 +3,7 @@ package azure
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -278,11 +279,29 @@ func (c *Cloud) drop(r *Resource) {
 func (c *Cloud) touch(r *Resource) {
 	r.Changed = c.World.Now()
 	if r.Etag != "" {
-		r.Etag = c.newEtag()
+		r.Etag = c.kindOf(r.Type).newEtag(c)
 	}
 }
 
-func (c *Cloud) newEtag() string { return `W/"` + c.World.UUID() + `"` }
+func (k *kind) newEtag(c *Cloud) string {
+	if k.etag != nil {
+		return k.etag(c)
+	}
+	return `W/"` + c.World.UUID() + `"`
+}
+
+// remember notes which resources there are; undo puts them back. Resources are replaced rather than changed by writes.
+func (c *Cloud) remember() (undo func()) {
+	was := map[string]map[string]*Resource{}
+	for name, s := range c.shelves {
+		was[name] = maps.Clone(s.state.Resources)
+	}
+	return func() {
+		for name, s := range c.shelves {
+			s.state.Resources = was[name]
+		}
+	}
+}
 
 // A use is a place in a resource that refers to another one.
 type use struct {
@@ -300,7 +319,7 @@ func (c *Cloud) usesOf(id string) []use {
 		if strings.EqualFold(r.ID, id) || strings.HasPrefix(key(r.ID), key(id)+"/") {
 			return
 		}
-		walkRefs(map[string]any{"properties": map[string]any(r.Properties), "top": map[string]any(r.Top)}, r.ID, "", func(ref, at, path string) {
+		r.refs(func(ref, at, path string) {
 			if strings.EqualFold(ref, id) {
 				out = append(out, use{by: r, at: at, path: path})
 			}
@@ -309,28 +328,38 @@ func (c *Cloud) usesOf(id string) []use {
 	return out
 }
 
-// walkRefs calls f for every {"id": …} that is nothing but a reference.
-func walkRefs(v any, at, path string, f func(ref, at, path string)) {
+// walkRefs calls f for every reference in a resource that is written as v: an {"id": …} of something that is not inside the
+// resource itself, or an ID in a member such as delegatedSubnetResourceId. at is the innermost sub-resource around it.
+func walkRefs(v any, root, at, path string, f func(ref, at, path string)) {
 	switch m := v.(type) {
 	case []any:
 		for _, e := range m {
-			walkRefs(e, at, path, f)
+			walkRefs(e, root, at, path, f)
 		}
 	case doc:
-		walkRefs(map[string]any(m), at, path, f)
+		walkRefs(map[string]any(m), root, at, path, f)
 	case map[string]any:
-		id, isRef := m["id"].(string)
-		if isRef && len(m) == 1 {
-			f(id, at, path)
-			return
-		}
-		if isRef {
-			at = id
+		if id, ok := m["id"].(string); ok {
+			if strings.HasPrefix(key(id), key(root)+"/") && len(m) > 1 {
+				at = id
+			} else {
+				f(id, at, path)
+			}
 		}
 		for _, k := range sortedKeys(m) {
-			walkRefs(m[k], at, strings.TrimPrefix(path+"."+k, "."), f)
+			next := strings.TrimPrefix(path+"."+k, ".")
+			if id, ok := m[k].(string); ok && len(k) > 2 && strings.EqualFold(k[len(k)-2:], "id") && strings.HasPrefix(id, "/subscriptions/") {
+				f(id, at, next)
+				continue
+			}
+			walkRefs(m[k], root, at, next, f)
 		}
 	}
+}
+
+// refs calls f for every reference in a resource.
+func (r *Resource) refs(f func(ref, at, path string)) {
+	walkRefs(map[string]any{"properties": r.Properties, "top": r.Top}, r.ID, r.ID, "", f)
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -4,4 +4,5 @@ package azure
 func (c *Cloud) addServices() {
 	c.addResources()
 	c.addLocks()
+	c.addNetwork()
 }
