@@ -1,0 +1,222 @@
+package gcp
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	cloudresourcemanager "google.golang.org/api/cloudresourcemanager/v3"
+	"google.golang.org/api/compute/v1"
+	"google.golang.org/api/dns/v1"
+	"google.golang.org/api/iam/v1"
+	"google.golang.org/api/option"
+	"google.golang.org/api/servicenetworking/v1"
+	"google.golang.org/api/serviceusage/v1"
+
+	"github.com/zopday/provisioner/internal/pipeline"
+)
+
+// Options of access to Google Cloud.
+type Options struct {
+	// Pace is how fast the cloud's clock runs; 0 and 1 are real time.
+	Pace pipeline.Pace
+
+	// Logger gets what is worth a person's attention; nil discards it.
+	Logger *slog.Logger
+
+	// Observe is told of every call once it has ended; class is "" if it
+	// worked. nil: nobody is told.
+	Observe func(service, op string, mutating bool, class pipeline.Class, d time.Duration)
+
+	// LoadConfig finds project, credentials and endpoints for a cloud account;
+	// nil is FromEnvironment.
+	LoadConfig func(ctx context.Context, cloudAccountID, region string) (Config, error)
+
+	// LookupNS asks the internet's DNS for the name servers of a zone; nil is
+	// the machine's own resolver.
+	LookupNS func(ctx context.Context, zone string) ([]string, error)
+}
+
+// Clouds opens Google Cloud projects, and keeps one set of clients for each
+// cloud account and region.
+type Clouds struct {
+	opts Options
+
+	mu   sync.Mutex
+	open map[place]*Provider
+	lims map[string]*limits // by cloud account
+}
+
+type place struct{ account, region string }
+
+// lifetime is how long one set of clients is used, so that credentials and
+// endpoints which were changed outside are taken up.
+const lifetime = time.Hour
+
+// New gives access to Google Cloud.
+func New(o Options) *Clouds {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.LoadConfig == nil {
+		o.LoadConfig = FromEnvironment
+	}
+	if o.LookupNS == nil {
+		o.LookupNS = lookupNS
+	}
+	return &Clouds{opts: o, open: map[place]*Provider{}, lims: map[string]*limits{}}
+}
+
+// provider is the project of a cloud account in a region, with clients that are
+// not too old.
+func (c *Clouds) provider(ctx context.Context, account, region string) (*Provider, error) {
+	at := place{account, region}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.open[at]; p != nil && time.Since(p.since) < lifetime {
+		return p, nil
+	}
+	cfg, err := c.opts.LoadConfig(ctx, account, region)
+	if err != nil {
+		return nil, fmt.Errorf("configuration of Google Cloud for account %s: %w", account, err)
+	}
+	lim := c.lims[account]
+	if lim == nil {
+		lim = newLimits(c.opts.Pace)
+		c.lims[account] = lim
+	}
+	p, err := newProvider(cfg, c.opts, lim, region)
+	if err != nil {
+		return nil, fmt.Errorf("clients of Google Cloud for account %s: %w", account, err)
+	}
+	c.open[at] = p
+	return p, nil
+}
+
+// A Provider is one Google Cloud project in one region.
+type Provider struct {
+	project  string
+	region   string
+	pace     pipeline.Pace
+	log      *slog.Logger
+	since    time.Time
+	config   Config
+	lookupNS func(ctx context.Context, zone string) ([]string, error)
+
+	compute  *compute.Service
+	dns      *dns.Service
+	iam      *iam.Service
+	crm      *cloudresourcemanager.Service
+	services *serviceusage.Service
+	peering  *servicenetworking.APIService
+
+	mu      sync.Mutex
+	caller  string            // the project that answered
+	numbers map[string]string // of projects, by ID
+}
+
+// The services by their own names, as they appear in errors, metrics and rate limits.
+const (
+	serviceCompute    = "compute"
+	serviceDNS        = "dns"
+	serviceIAM        = "iam"
+	serviceCRM        = "cloudresourcemanager"
+	serviceUsage      = "serviceusage"
+	serviceNetworking = "servicenetworking"
+)
+
+func newProvider(cfg Config, o Options, lim *limits, region string) (*Provider, error) {
+	p := &Provider{
+		project: cfg.Project, region: region, pace: o.Pace, log: o.Logger, since: time.Now(),
+		config: cfg, lookupNS: o.LookupNS, numbers: map[string]string{},
+	}
+	wire := cfg.Wire
+	if wire == nil {
+		wire = wireTransport()
+	}
+	options := func(service string) []option.ClientOption {
+		t := &transport{service: service, limits: lim, pace: o.Pace, observe: o.Observe, config: cfg, wire: wire}
+		opts := []option.ClientOption{option.WithHTTPClient(&http.Client{Transport: t})}
+		if at := cfg.endpoint(service); at != "" {
+			opts = append(opts, option.WithEndpoint(at))
+		}
+		return opts
+	}
+	ctx := context.Background() // the clients outlive the call that opens them; each request brings its own
+	var err error
+	if p.compute, err = compute.NewService(ctx, options(serviceCompute)...); err != nil {
+		return nil, err
+	}
+	if p.dns, err = dns.NewService(ctx, options(serviceDNS)...); err != nil {
+		return nil, err
+	}
+	if p.iam, err = iam.NewService(ctx, options(serviceIAM)...); err != nil {
+		return nil, err
+	}
+	if p.crm, err = cloudresourcemanager.NewService(ctx, options(serviceCRM)...); err != nil {
+		return nil, err
+	}
+	if p.services, err = serviceusage.NewService(ctx, options(serviceUsage)...); err != nil {
+		return nil, err
+	}
+	if p.peering, err = servicenetworking.NewService(ctx, options(serviceNetworking)...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// wireTransport has a bound on everything that can hang.
+func wireTransport() http.RoundTripper {
+	t := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: 60 * time.Second,
+		IdleConnTimeout:       60 * time.Second,
+		MaxIdleConnsPerHost:   32,
+		ForceAttemptHTTP2:     true,
+	}
+	return t
+}
+
+func lookupNS(ctx context.Context, zone string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	found, err := net.DefaultResolver.LookupNS(ctx, zone)
+	var names []string
+	for _, ns := range found {
+		names = append(names, ns.Host)
+	}
+	return names, err
+}
+
+// Caller is the ID of the project that the credentials are used in. A project
+// says so itself: one that is not there, or that these credentials may not see,
+// is an error.
+func (p *Provider) Caller(ctx context.Context) (string, error) {
+	p.mu.Lock()
+	known := p.caller
+	p.mu.Unlock()
+	if known != "" {
+		return known, nil
+	}
+	if p.project == "" {
+		return "", &pipeline.CloudError{Class: pipeline.Expired, Service: serviceCompute, Op: "projects.get",
+			Message: "no project is configured: set GOOGLE_CLOUD_PROJECT"}
+	}
+	out, err := send(ctx, p.compute.Projects.Get(p.project).Fields("name"))
+	if err != nil {
+		return "", err
+	}
+	if out.Name == "" {
+		return "", &pipeline.CloudError{Class: pipeline.Unknown, Service: serviceCompute, Op: "projects.get", Message: "the answer names no project", Sent: true}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.caller = out.Name
+	return out.Name, nil
+}
