@@ -1,0 +1,136 @@
+package azure
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	azcloud "github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/zopday/provisioner/internal/pipeline"
+)
+
+// A Config says which subscription is meant, how to reach it and as whom.
+type Config struct {
+	Subscription string // its ID, a GUID
+	Credential   azcore.TokenCredential
+	Cloud        azcloud.Configuration
+	Transport    policy.Transporter
+}
+
+// publicAudience is whom the tokens of the public cloud are for.
+const publicAudience = "https://management.azure.com"
+
+var guid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
+// FromEnvironment is the configuration of the process: the credentials of
+// azidentity's default chain, and
+//
+//	AZURE_SUBSCRIPTION_ID                   the subscription, unless the cloud account's ID is one
+//	AZURE_AUTHORITY_HOST                    another authority than the public cloud's
+//	ZOPDAY_AZURE_RESOURCE_MANAGER_ENDPOINT  another Resource Manager
+//	ZOPDAY_AZURE_RESOURCE_MANAGER_AUDIENCE  whom its tokens are for
+//	ZOPDAY_AZURE_CA_FILE                    further root certificates, PEM
+func FromEnvironment(_ context.Context, cloudAccountID, _ string) (Config, error) {
+	subscription := os.Getenv("AZURE_SUBSCRIPTION_ID")
+	if guid.MatchString(cloudAccountID) {
+		subscription = cloudAccountID
+	}
+	if subscription == "" {
+		return Config{}, &pipeline.CloudError{Class: pipeline.Expired, Service: resourcesProvider, Op: "subscriptions/read",
+			Message: "no Azure subscription is configured: set AZURE_SUBSCRIPTION_ID"}
+	}
+	var roots []byte
+	if file := os.Getenv("ZOPDAY_AZURE_CA_FILE"); file != "" {
+		var err error
+		if roots, err = os.ReadFile(file); err != nil {
+			return Config{}, fmt.Errorf("ZOPDAY_AZURE_CA_FILE: %w", err)
+		}
+	}
+	transport, err := newTransport(roots)
+	if err != nil {
+		return Config{}, fmt.Errorf("ZOPDAY_AZURE_CA_FILE: %w", err)
+	}
+	c := cloudAt(os.Getenv("ZOPDAY_AZURE_RESOURCE_MANAGER_ENDPOINT"), os.Getenv("ZOPDAY_AZURE_RESOURCE_MANAGER_AUDIENCE"), os.Getenv("AZURE_AUTHORITY_HOST"))
+	credential, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{
+		ClientOptions:            policy.ClientOptions{Cloud: c, Transport: transport},
+		DisableInstanceDiscovery: c.ActiveDirectoryAuthorityHost != azcloud.AzurePublic.ActiveDirectoryAuthorityHost,
+	})
+	if err != nil {
+		return Config{}, &pipeline.CloudError{Class: pipeline.Expired, Service: resourcesProvider, Op: "subscriptions/read", Message: innermost(err), Err: err}
+	}
+	return Config{Subscription: subscription, Credential: credential, Cloud: c, Transport: transport}, nil
+}
+
+// Static is a LoadConfig for one endpoint with fixed credentials, such as a
+// simulated Azure that is its own authority: neither the environment nor any
+// file of the user is read, so that what is meant for a simulation can never
+// reach the real cloud. caPEM is the endpoint's root certificate.
+func Static(endpoint string, caPEM []byte, tenant, subscription, clientID, clientSecret string) func(context.Context, string, string) (Config, error) {
+	return func(context.Context, string, string) (Config, error) {
+		transport, err := newTransport(caPEM)
+		if err != nil {
+			return Config{}, err
+		}
+		c := cloudAt(endpoint, "", endpoint)
+		credential, err := azidentity.NewClientSecretCredential(tenant, clientID, clientSecret, &azidentity.ClientSecretCredentialOptions{
+			ClientOptions: policy.ClientOptions{Cloud: c, Transport: transport}, DisableInstanceDiscovery: true,
+		})
+		if err != nil {
+			return Config{}, err
+		}
+		return Config{Subscription: subscription, Credential: credential, Cloud: c, Transport: transport}, nil
+	}
+}
+
+// cloudAt is the public cloud with what is given put in place.
+func cloudAt(endpoint, audience, authority string) azcloud.Configuration {
+	manager := azcloud.ServiceConfiguration{
+		Endpoint: strings.TrimSuffix(cmp.Or(endpoint, azcloud.AzurePublic.Services[azcloud.ResourceManager].Endpoint), "/"),
+		Audience: strings.TrimSuffix(cmp.Or(audience, publicAudience), "/"),
+	}
+	return azcloud.Configuration{
+		ActiveDirectoryAuthorityHost: cmp.Or(authority, azcloud.AzurePublic.ActiveDirectoryAuthorityHost),
+		Services:                     map[azcloud.ServiceName]azcloud.ServiceConfiguration{azcloud.ResourceManager: manager},
+	}
+}
+
+// newTransport has a bound on everything that can hang. A create that takes
+// longer than this to be answered is looked up, not waited for.
+func newTransport(roots []byte) (policy.Transporter, error) {
+	secure := &tls.Config{MinVersion: tls.VersionTLS12}
+	if len(roots) > 0 {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		if !pool.AppendCertsFromPEM(roots) {
+			return nil, fmt.Errorf("no certificate in PEM")
+		}
+		secure.RootCAs = pool
+	}
+	return &http.Client{
+		Timeout: 90 * time.Second,
+		Transport: &http.Transport{
+			Proxy:                 http.ProxyFromEnvironment,
+			DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			TLSClientConfig:       secure,
+			TLSHandshakeTimeout:   10 * time.Second,
+			ResponseHeaderTimeout: 60 * time.Second,
+			IdleConnTimeout:       60 * time.Second,
+			MaxIdleConnsPerHost:   32,
+			ForceAttemptHTTP2:     true,
+		},
+	}, nil
+}

@@ -1,0 +1,222 @@
+package azure
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/zopday/provisioner/internal/cloud/lookup"
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/pipeline"
+)
+
+// The kinds of object as the ledger names them: service and type.
+const (
+	kindGroup       = "resources:group"
+	kindVNet        = "network:vnet"
+	kindSubnet      = "network:subnet"
+	kindNSG         = "network:nsg"
+	kindRule        = "network:nsg-rule"
+	kindPublicIP    = "network:public-ip"
+	kindNAT         = "network:nat-gateway"
+	kindPeering     = "network:peering"
+	kindDNSZone     = "dns:zone"
+	kindPrivateZone = "dns:private-zone"
+	kindZoneLink    = "dns:private-zone-link"
+)
+
+// An object is one of a job's objects: a name in a place, what the PUT says, and
+// what is to be seen of it.
+type object[T any] struct {
+	p    *Provider
+	r    *pipeline.Run
+	kind string
+	key  string
+	id   string     // where it is, or shall be: IDs are made of names
+	body func() any // what the PUT says
+
+	// see is what of the object can drift; nil: nothing.
+	see func(ctx context.Context, x resource[T]) ([]pipeline.Aspect, error)
+
+	// owner says whose it is; nil: what the tag says.
+	owner func(ctx context.Context, x resource[T]) (string, error)
+
+	// inside names what a DELETE would take along although the job did not make
+	// it; nil: nothing lies inside. blockers says who uses it.
+	inside, blockers func(ctx context.Context, id string) ([]string, error)
+
+	// onlyIfNew: the service honours If-None-Match, so that a PUT can never
+	// overwrite a namesake made since it was looked for.
+	onlyIfNew bool
+}
+
+// resource is the protocol, the same for every kind. A PUT by name may be
+// repeated: the name is the token. But it overwrites, so it is never sent
+// before the name was looked for.
+func (o object[T]) resource() pipeline.Resource {
+	looked := false
+	x := pipeline.Resource{Kind: o.kind, Key: o.key, Name: lastName(o.id), Args: o.id, Tokened: true, Slow: true, Get: o.get}
+	x.Find = func(ctx context.Context) ([]pipeline.Seen, error) {
+		looked = false
+		s, err := o.get(ctx, o.id)
+		if pipeline.Is(err, pipeline.NotFound) {
+			looked = true
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return []pipeline.Seen{s}, nil
+	}
+	x.Create = func(ctx context.Context, _ string) (pipeline.Seen, error) {
+		if !looked {
+			found, err := x.Find(ctx)
+			if err != nil {
+				return pipeline.Seen{}, err
+			}
+			if len(found) > 0 {
+				return found[0], o.mine(found[0])
+			}
+		}
+		return o.create(ctx)
+	}
+	x.Delete = func(ctx context.Context, id string) error {
+		if o.inside != nil {
+			held, err := o.inside(ctx, id)
+			if err != nil {
+				return err
+			}
+			if len(held) > 0 {
+				return &pipeline.CloudError{Class: pipeline.Busy, Service: o.kind, Op: "delete", Message: "it holds " + strings.Join(held, ", ")}
+			}
+		}
+		op, err := o.p.remove(ctx, id)
+		op.remember(o.r, id)
+		return err
+	}
+	if o.inside != nil || o.blockers != nil {
+		x.Blockers = o.whoBlocks
+	}
+	return x
+}
+
+// mine refuses somebody else's namesake.
+func (o object[T]) mine(s pipeline.Seen) error {
+	if s.Owner == o.r.Job.ID {
+		return nil
+	}
+	return pipeline.Fatal("name-taken",
+		fmt.Sprintf("%s %s exists already as %s and does not carry this job's mark, so it is somebody else's and was not touched", o.kind, lastName(o.id), s.ID),
+		"Rename or remove it, or give the job another name, then retry.")
+}
+
+func (o object[T]) create(ctx context.Context) (pipeline.Seen, error) {
+	header := http.Header{}
+	if o.onlyIfNew {
+		header.Set("If-None-Match", "*")
+	}
+	x, op, err := put[T](ctx, o.p, o.id, o.body(), header)
+	if err != nil {
+		return pipeline.Seen{}, err
+	}
+	op.remember(o.r, o.id)
+	if x.ID == "" {
+		return pipeline.Seen{ID: o.id, Status: pipeline.Pending, Reason: "accepted"}, nil
+	}
+	return o.seen(ctx, o.id, x)
+}
+
+// get reads the object, at most once a pass for all who ask.
+func (o object[T]) get(ctx context.Context, id string) (pipeline.Seen, error) {
+	x, err := read[T](ctx, o.p, id)
+	if err != nil {
+		return pipeline.Seen{}, err
+	}
+	return o.seen(ctx, id, x)
+}
+
+// read reads a resource, at most once a pass for all who ask.
+func read[T any](ctx context.Context, p *Provider, id string) (resource[T], error) {
+	return lookup.Once(ctx, strings.ToLower(id), func(ctx context.Context) (resource[T], error) {
+		var x resource[T]
+		err := p.get(ctx, id, &x)
+		if err == nil && x.ID == "" {
+			err = &pipeline.CloudError{Class: pipeline.Unavailable, Service: resourcesProvider, Op: "read", Message: id + ": the answer holds no ID", Sent: true}
+		}
+		return x, err
+	})
+}
+
+// seen turns what the cloud says into what the protocol knows.
+func (o object[T]) seen(ctx context.Context, id string, x resource[T]) (pipeline.Seen, error) {
+	s := pipeline.Seen{ID: id, Owner: x.Tags[job.MarkOwner], Reason: x.Properties.ProvisioningState}
+	var err error
+	if o.owner != nil {
+		if s.Owner, err = o.owner(ctx, x); err != nil {
+			return s, err
+		}
+	}
+	s.Status = statusOf(s.Reason)
+	if s.Status == pipeline.Broken || o.r.Down && s.Status == pipeline.Ready {
+		// After a DELETE that came to nothing, its operation says why.
+		why, err := o.p.failure(ctx, o.r, id)
+		if err != nil {
+			return s, err
+		}
+		if why == "" && s.Status == pipeline.Broken {
+			why = "provisioningState " + s.Reason + "; the activity log of the resource group says why"
+		}
+		s.Reason = cmp.Or(why, s.Reason)
+	}
+	if s.Status == pipeline.Ready && o.see != nil && !o.r.Down {
+		s.Aspects, err = o.see(ctx, x)
+	}
+	return s, err
+}
+
+// statusOf is the meaning of a provisioningState; kinds without one are there or
+// are not.
+func statusOf(state string) pipeline.Status {
+	switch state {
+	case "", "Succeeded":
+		return pipeline.Ready
+	case "Failed", "Canceled":
+		return pipeline.Broken
+	}
+	return pipeline.Pending // Creating, Updating, Deleting, Accepted and what else there may be
+}
+
+func (o object[T]) whoBlocks(ctx context.Context, id string) (string, error) {
+	var names []string
+	for _, ask := range []func(context.Context, string) ([]string, error){o.inside, o.blockers} {
+		if ask == nil {
+			continue
+		}
+		found, err := ask(ctx, id)
+		if err := unless(err, pipeline.NotFound); err != nil {
+			return "", err
+		}
+		names = append(names, found...)
+	}
+	if len(names) == 0 {
+		return "", nil
+	}
+	return "it is held by " + strings.Join(names, ", ") + "; remove or move what this job did not make, then retry", nil
+}
+
+// changed is what an aspect's Set answers once a change has been sent: the next
+// pass reads whether it took.
+func changed(what string) error {
+	return pipeline.Wait(settling, "%s to be changed", what)
+}
+
+// watched are aspects that a verify compares and a run leaves as they are: the
+// cloud cannot change them in place, or a person may have had a reason.
+func watched(r *pipeline.Run, aspects ...pipeline.Aspect) []pipeline.Aspect {
+	if r.Mode != pipeline.Verify {
+		return nil
+	}
+	return aspects
+}
