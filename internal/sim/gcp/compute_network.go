@@ -59,13 +59,10 @@ func (e *Compute) prepareNetwork(r *request, path string, doc Doc) error {
 	}
 	delete(doc, "peerings")
 	delete(doc, "subnetworks")
-	routing := sub(doc, "routingConfig")
-	if routing == nil {
-		routing = Doc{}
-		doc["routingConfig"] = routing
+	if routing := sub(doc, "routingConfig"); routing != nil {
+		setDefault(routing, "routingMode", "REGIONAL")
+		setDefault(routing, "bgpBestPathSelectionMode", "LEGACY")
 	}
-	setDefault(routing, "routingMode", "REGIONAL")
-	setDefault(routing, "bgpBestPathSelectionMode", "LEGACY")
 	setDefault(doc, "networkFirewallPolicyEnforcementOrder", "AFTER_CLASSIC_FIREWALL")
 	return nil
 }

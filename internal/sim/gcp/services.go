@@ -11,6 +11,7 @@ import (
 func (c *Cloud) addServices() {
 	c.compute = newCompute(c)
 	newOAuth(c)
+	newDNS(c)
 }
 
 // add makes an API known; key is its name and version as in package schema.
