@@ -53,6 +53,7 @@ type Cloud struct {
 	kinds   map[string]*kind
 	routes  []route
 	index   index
+	guests  *guests
 	signing []byte
 }
 

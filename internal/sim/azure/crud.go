@@ -72,6 +72,9 @@ func (c *Cloud) get(r *request, k *kind) (answer, error) {
 		return answer{}, err
 	}
 	res := c.find(r.id.String())
+	if res == nil && k.computed != nil {
+		res = k.computed(r.id.canonical(k))
+	}
 	if res == nil || !r.visible(res, false) {
 		return answer{}, c.missing(r, k)
 	}
@@ -217,7 +220,12 @@ func (c *Cloud) store(r *request, k *kind, now, old *Resource) (answer, error) {
 
 // intended is the resource as the body of a PUT wants it.
 func (c *Cloud) intended(r *request, k *kind, body doc, old *Resource) (*Resource, error) {
-	now := &Resource{ID: r.id.canonical(k), Type: k.typ, Name: r.id.name(), Properties: doc{}, Top: doc{}}
+	id := r.id.canonical(k)
+	// What it lies in keeps the spelling with which it was made.
+	if in := parentOf(id); in != "" {
+		id = c.spelled(in) + id[len(in):]
+	}
+	now := &Resource{ID: id, Type: k.typ, Name: r.id.name(), Properties: doc{}, Top: doc{}}
 	if old != nil {
 		was := old.clone()
 		now.ID, now.Name, now.Created, now.Hold, now.Default = was.ID, was.Name, was.Created, was.Hold, was.Default

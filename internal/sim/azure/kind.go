@@ -65,6 +65,10 @@ type kind struct {
 	zonal bool
 	// bareErrors: refusals have no `error` around them.
 	bareErrors bool
+	// computed finds resources that are on no shelf: records that machines register themselves.
+	computed func(id string) *Resource
+	// poll202: status documents of unfinished operations come with 202 and the operation's headers.
+	poll202 bool
 	// etag makes etags; nil: weak ones, W/"…". spread is told of a new etag.
 	etag   func(c *Cloud) string
 	spread func(res *Resource)

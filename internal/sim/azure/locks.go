@@ -80,3 +80,19 @@ func (c *Cloud) unlocked(r *request, id string) error {
 	}
 	return nil
 }
+
+// permissionVersions are those of the list of what a caller may do.
+var permissionVersions = []string{"2015-07-01", "2018-01-01-preview", "2018-07-01", "2022-04-01"}
+
+// addPermissions answers what the caller may do in a subscription or group: everything, as its owner, or else a refusal.
+func (c *Cloud) addPermissions() {
+	for _, scope := range []string{"/subscriptions/{subscription}", "/subscriptions/{subscription}/resourceGroups/{group}"} {
+		c.handle(route{method: "GET", pattern: scope + "/providers/Microsoft.Authorization/permissions", service: "locks", operation: "Permissions_List",
+			versions: permissionVersions, serve: func(r *request) (answer, error) {
+				if g := r.vars["group"]; g != "" && c.find(groupID(r.subscription, g)) == nil {
+					return answer{}, groupNotFound(g)
+				}
+				return plain(map[string]any{"value": []any{map[string]any{"actions": []any{"*"}, "notActions": []any{}, "dataActions": []any{}, "notDataActions": []any{}}}}), nil
+			}})
+	}
+}

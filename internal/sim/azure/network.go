@@ -410,6 +410,10 @@ func refList(ids []string) []any {
 func (c *Cloud) usersAt(id string, types ...string) []string {
 	var out []string
 	for _, u := range c.usesOf(id) {
+		// A record set that follows a resource does not hold it ("Azure DNS alias records overview").
+		if strings.HasPrefix(u.by.Type, zoneType+"/") {
+			continue
+		}
 		if (len(types) == 0 || slices.Contains(types, u.by.Type)) && !slices.Contains(out, u.at) {
 			out = append(out, u.at)
 		}

@@ -187,6 +187,9 @@ func (c *Cloud) removePublicIP(_ *request, res *Resource) (outcome, error) {
 func (c *Cloud) showPublicIP(_ *request, res *Resource, body doc) {
 	p := body.sub("properties")
 	for _, u := range c.usesOf(res.ID) {
+		if strings.HasPrefix(u.by.Type, zoneType+"/") {
+			continue
+		}
 		if u.by.Type == natType {
 			p["natGateway"] = map[string]any{"id": u.by.ID}
 		} else {
@@ -198,7 +201,7 @@ func (c *Cloud) showPublicIP(_ *request, res *Resource, body doc) {
 // addressFree refuses a public IP that somebody else has.
 func (c *Cloud) addressFree(now *Resource, publicIP string) error {
 	for _, u := range c.usesOf(publicIP) {
-		if !strings.EqualFold(u.by.ID, now.ID) {
+		if !strings.EqualFold(u.by.ID, now.ID) && !strings.HasPrefix(u.by.Type, zoneType+"/") {
 			return refuseNetwork(http.StatusBadRequest, "PublicIPAddressInUse",
 				"Resource %s is referencing public IP address %s that is already allocated to resource %s.", now.ID, publicIP, u.at)
 		}

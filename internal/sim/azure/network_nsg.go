@@ -25,7 +25,7 @@ func (c *Cloud) addSecurityGroups() {
 		show: func(r *request, res *Resource, body doc) {
 			c.showNested(r, res, body, nsgRules)
 			p := body.sub("properties")
-			p["defaultSecurityRules"] = defaultRules(res)
+			p["defaultSecurityRules"] = defaultSecurityRules(res)
 			if l := c.usersAt(res.ID, subnetType); len(l) > 0 {
 				p["subnets"] = refList(l)
 			}
@@ -197,8 +197,8 @@ func validAddress(s string) bool {
 	return true
 }
 
-// defaultRules are those that every group has ("Network security groups", default security rules).
-func defaultRules(nsg *Resource) []any {
+// defaultSecurityRules are those that every group has ("Network security groups", default security rules).
+func defaultSecurityRules(nsg *Resource) []any {
 	var out []any
 	for _, d := range []struct {
 		name, description, from, to, access, direction string

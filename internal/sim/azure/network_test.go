@@ -246,7 +246,9 @@ func TestSecurityRules(t *testing.T) {
 		"SecurityRuleInvalidPriority":      func(p *armnetwork.SecurityRulePropertiesFormat) { p.Priority = new(int32(99)) },
 		"SecurityRuleInvalidPortRange":     func(p *armnetwork.SecurityRulePropertiesFormat) { p.DestinationPortRange = new("70000") },
 		"SecurityRuleInvalidAddressPrefix": func(p *armnetwork.SecurityRulePropertiesFormat) { p.SourceAddressPrefix = new("10.0.0/8") },
-		"InvalidRequestFormat":             func(p *armnetwork.SecurityRulePropertiesFormat) { p.Access = new(armnetwork.SecurityRuleAccess("Maybe")) },
+		"InvalidRequestFormat": func(p *armnetwork.SecurityRulePropertiesFormat) {
+			p.Access = new(armnetwork.SecurityRuleAccess("Maybe"))
+		},
 	} {
 		refused(t, rule("two", change), 400, code)
 	}

@@ -2,6 +2,7 @@ package azure
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -134,8 +135,16 @@ func (r *request) announce(h http.Header, op *Operation) {
 		h.Set("Location", r.base+versioned(result, op.Version))
 	}
 	if op.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(op.RetryAfter))
+		h.Set("Retry-After", r.cloud.realSeconds(op.RetryAfter))
 	}
+}
+
+// realSeconds is a number of simulated seconds in those of the caller's clock, one at least.
+func (c *Cloud) realSeconds(n int) string {
+	if c.World.Clock.Stopped() {
+		return strconv.Itoa(n)
+	}
+	return strconv.Itoa(max(1, int(math.Ceil(float64(n)/c.World.Clock.Scale()))))
 }
 
 // versioned adds the api-version to a path that may have a query already.
@@ -225,8 +234,12 @@ func (c *Cloud) poll(r *request, op *Operation, result bool) (answer, error) {
 	}
 	switch op.Status {
 	case statusInProgress:
+		if k.poll202 {
+			r.announce(h, op)
+			return answer{status: http.StatusAccepted, header: h, body: body}, nil
+		}
 		if n := k.pollAfter(op); n > 0 {
-			h.Set("Retry-After", strconv.Itoa(n))
+			h.Set("Retry-After", c.realSeconds(n))
 		}
 	case statusSucceeded:
 		if op.Properties != nil {

@@ -287,8 +287,11 @@ func (k *kind) newEtag(c *Cloud) string {
 	if k.etag != nil {
 		return k.etag(c)
 	}
-	return `W/"` + c.World.UUID() + `"`
+	return c.newEtag()
 }
+
+// newEtag makes a weak etag, as most providers use.
+func (c *Cloud) newEtag() string { return `W/"` + c.World.UUID() + `"` }
 
 // remember notes which resources there are; undo puts them back. Resources are replaced rather than changed by writes.
 func (c *Cloud) remember() (undo func()) {

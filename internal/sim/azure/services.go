@@ -4,5 +4,8 @@ package azure
 func (c *Cloud) addServices() {
 	c.addResources()
 	c.addLocks()
+	c.addPermissions()
 	c.addNetwork()
+	c.addDNS()
+	c.addPrivateDNS()
 }
