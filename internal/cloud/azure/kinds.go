@@ -3,6 +3,7 @@ package azure
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -139,14 +140,19 @@ func (o object[T]) get(ctx context.Context, id string) (pipeline.Seen, error) {
 
 // read reads a resource, at most once a pass for all who ask.
 func read[T any](ctx context.Context, p *Provider, id string) (resource[T], error) {
-	return lookup.Once(ctx, strings.ToLower(id), func(ctx context.Context) (resource[T], error) {
-		var x resource[T]
-		err := p.get(ctx, id, &x)
-		if err == nil && x.ID == "" {
-			err = &pipeline.CloudError{Class: pipeline.Unavailable, Service: resourcesProvider, Op: "read", Message: id + ": the answer holds no ID", Sent: true}
-		}
-		return x, err
+	var x resource[T]
+	doc, err := lookup.Once(ctx, strings.ToLower(id), func(ctx context.Context) (json.RawMessage, error) {
+		var doc json.RawMessage
+		err := p.get(ctx, id, &doc)
+		return doc, err
 	})
+	if err != nil {
+		return x, err
+	}
+	if err := json.Unmarshal(doc, &x); err != nil || x.ID == "" {
+		return x, &pipeline.CloudError{Class: pipeline.Unavailable, Service: resourcesProvider, Op: "read", Message: id + ": the answer is no resource", Sent: true, Err: err}
+	}
+	return x, nil
 }
 
 // seen turns what the cloud says into what the protocol knows.

@@ -1,0 +1,3 @@
+package azure
+
+func (g *rig) vmSteps() (up, down []step) { return nil, nil }
