@@ -147,7 +147,8 @@ func (w *World) Residue(owner string) []Object {
 }
 
 // A Snapshot is the whole simulated account as text, one entry an object, for comparing before and after. It leaves out
-// the books, objects that are gone, and what is exactly as in a fresh account.
+// the books, objects that are gone, what is exactly as in a fresh account, and etags and fingerprints, which count changes
+// that were undone as well.
 type Snapshot map[string]string
 
 // Snapshot dumps every object of every service.
@@ -159,13 +160,41 @@ func (w *World) Snapshot() Snapshot {
 		if o.Gone || o.Pristine {
 			continue
 		}
-		b, err := json.MarshalIndent(o.Data, "", " ")
+		b, err := json.MarshalIndent(withoutTags(o.Data), "", " ")
 		if err != nil {
 			b = fmt.Appendf(nil, "%+v", o.Data)
 		}
 		snap[strings.Join([]string{o.Cloud, o.Service, o.Account, o.Region, o.Kind, o.ID}, "/")] = string(b)
 	}
 	return snap
+}
+
+// withoutTags is data without its etags and fingerprints, at any depth.
+func withoutTags(data any) any {
+	b, err := json.Marshal(data)
+	var doc any
+	if err != nil || json.Unmarshal(b, &doc) != nil {
+		return data
+	}
+	var walk func(v any)
+	walk = func(v any) {
+		switch x := v.(type) {
+		case map[string]any:
+			for k, item := range x {
+				if low := strings.ToLower(k); low == "etag" || strings.HasSuffix(low, "fingerprint") {
+					delete(x, k)
+				} else {
+					walk(item)
+				}
+			}
+		case []any:
+			for _, item := range x {
+				walk(item)
+			}
+		}
+	}
+	walk(doc)
+	return doc
 }
 
 // find looks an object up by ID, ARN or, if that is unique, by name.

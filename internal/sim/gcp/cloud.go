@@ -2,6 +2,7 @@ package gcp
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -20,6 +21,11 @@ type Caller struct {
 	Email string
 	// Projects are the IDs of those that the caller may use; empty means all.
 	Projects []string
+}
+
+// may says whether the caller may use a project.
+func (c Caller) may(project string) bool {
+	return len(c.Projects) == 0 || slices.Contains(c.Projects, project)
 }
 
 // Options set up the simulated GCP.
@@ -59,6 +65,10 @@ type Cloud struct {
 
 	compute *Compute
 	tokens  *oauth
+	iam     *iamService
+
+	// policyMember refuses a member of a policy that does not exist (IAM).
+	policyMember func(member string) *Error
 }
 
 // hooks are what services ask of one another. A service sets its own in its constructor; a nil hook means that the
@@ -66,6 +76,8 @@ type Cloud struct {
 type hooks struct {
 	// serviceAccount finds a service account by e-mail, as the rest of GCP sees it now: false while it is fresh (IAM).
 	serviceAccount func(email string) (ServiceAccount, bool)
+	// accountGone is told when a service account has been deleted.
+	accountGone []func(a ServiceAccount)
 	// token finds the caller of a token that the token endpoint has given out (OAuth2).
 	token func(token string) (Caller, bool)
 	// enabled says whether an API is enabled in a project (Service Usage).

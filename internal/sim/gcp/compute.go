@@ -40,8 +40,10 @@ type Resource struct {
 	// Busy is the path of the operation that changes the object; Making and Dropping say that it is its creation or deletion.
 	Busy             string
 	Making, Dropping bool
-	// Default: the cloud made it; Pristine: it was there from the start.
-	Default, Pristine bool
+	// Default: the cloud made it. First is the hash of its document if it was there from the start: as long as it is the same
+	// again, the object is as in a fresh project.
+	Default bool
+	First   string
 	// Inner is what a service remembers of the object and no answer shows. It must survive JSON.
 	Inner map[string]string
 }
@@ -60,6 +62,17 @@ func (res *Resource) region() string {
 		return regionOf(z)
 	}
 	return ""
+}
+
+// unchanged is the hash of a document without its fingerprints.
+func unchanged(doc Doc) string {
+	d := clone(doc)
+	for _, k := range keysOf(d) {
+		if strings.HasSuffix(strings.ToLower(k), "fingerprint") || k == "etag" {
+			delete(d, k)
+		}
+	}
+	return fingerprint(d)
 }
 
 func (res *Resource) inner(key, value string) {
@@ -194,7 +207,7 @@ func (e *Compute) Objects() []sim.Object {
 	for _, res := range e.inOrder(nil) {
 		k := e.kinds[res.Collection]
 		o := sim.Object{Account: res.project(), Region: res.region(), Kind: k.noun, ID: res.Path, ARN: str(res.Doc, "selfLink"), Name: res.name(),
-			State: k.state(res), Tags: labelsOf(res.Doc), Description: str(res.Doc, "description"), Default: res.Default, Pristine: res.Pristine,
+			State: k.state(res), Tags: labelsOf(res.Doc), Description: str(res.Doc, "description"), Default: res.Default, Pristine: res.First != "" && res.First == unchanged(res.Doc),
 			Parents: e.parents(res), Data: &res.Doc}
 		if k.tags != nil {
 			maps.Copy(o.Tags, k.tags(res))

@@ -10,7 +10,7 @@ func (e *Compute) furnish(p Project) {
 	e.furnishNetwork(p)
 	for _, res := range e.st.Resources {
 		if res.Seq > before {
-			res.Pristine = true
+			res.First = unchanged(res.Doc)
 		}
 	}
 }

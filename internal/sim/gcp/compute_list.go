@@ -12,7 +12,7 @@ import (
 
 // visible says whether a read sees an object now.
 func (e *Compute) visible(r *request, res *Resource, byList bool) bool {
-	if res.Pristine || res.Default || r.HTTP == nil {
+	if res.First != "" || res.Default || r.HTTP == nil {
 		return true
 	}
 	by := sim.ByID

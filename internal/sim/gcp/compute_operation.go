@@ -151,7 +151,7 @@ func (e *Compute) addOperations(a *api) {
 		return nil
 	}
 	e.actions[actReplace] = func(op *Operation, res *Resource) error {
-		res.Doc, res.Pristine = op.Doc, false
+		res.Doc = op.Doc
 		return nil
 	}
 	e.actions[actDelete] = func(_ *Operation, res *Resource) error {

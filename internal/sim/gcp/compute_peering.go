@@ -162,7 +162,6 @@ func (e *Compute) setPeering(res *Resource, name string, p Doc, remove bool) {
 	if !remove {
 		kept = append(kept, p)
 	}
-	res.Pristine = false
 	if res.Doc["peerings"] = kept; len(kept) == 0 {
 		delete(res.Doc, "peerings")
 	}

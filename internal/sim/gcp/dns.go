@@ -116,7 +116,7 @@ func (d *dnsService) Objects() []sim.Object {
 		for _, key := range keysOf(z.Records) {
 			rec := z.Records[key]
 			out = append(out, sim.Object{Account: z.Project, Kind: "record-set", ID: z.recordPath(rec.Doc), Name: str(rec.Doc, "name"), Parents: []string{z.Path},
-				Default: z.apex(rec.Doc), Data: &rec.Doc})
+				Default: z.apex(rec.Doc), Pristine: z.apex(rec.Doc), Data: &rec.Doc})
 		}
 	}
 	return out

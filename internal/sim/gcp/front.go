@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -127,7 +126,7 @@ func (c *Cloud) authorize(r *request) *Error {
 	if named == "" || named == "-" {
 		return nil
 	}
-	if r.Project.ID == "" || (len(r.Who.Projects) > 0 && !slices.Contains(r.Who.Projects, r.Project.ID)) {
+	if r.Project.ID == "" || !r.Who.may(r.Project.ID) {
 		if r.api.denied != nil {
 			return r.api.denied(r, named)
 		}

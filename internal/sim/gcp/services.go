@@ -12,6 +12,10 @@ func (c *Cloud) addServices() {
 	c.compute = newCompute(c)
 	newOAuth(c)
 	newDNS(c)
+	c.iam = newIAM(c)
+	newResourceManager(c)
+	newServiceNetworking(c)
+	newServiceUsage(c)
 }
 
 // add makes an API known; key is its name and version as in package schema.
