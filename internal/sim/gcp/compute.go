@@ -26,6 +26,7 @@ type computeState struct {
 	Operations map[string]*Operation // by path
 	Requests   map[string]*requestID // by project and request ID
 	Furnished  map[string]bool       // projects that have what a fresh one has
+	VM         vmState
 }
 
 // A Resource is any object of Compute Engine.
@@ -126,7 +127,7 @@ func (e *Compute) State() any { return &e.st }
 
 // Reset starts afresh: what a project has from the start is made when it is first looked at.
 func (e *Compute) Reset() {
-	e.st = computeState{Resources: map[string]*Resource{}, Operations: map[string]*Operation{}, Requests: map[string]*requestID{}, Furnished: map[string]bool{}}
+	e.st = computeState{Resources: map[string]*Resource{}, Operations: map[string]*Operation{}, Requests: map[string]*requestID{}, Furnished: map[string]bool{}, VM: newVMState()}
 }
 
 // furnished makes what a fresh project has before an operation looks at it.

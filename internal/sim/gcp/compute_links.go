@@ -17,7 +17,8 @@ const apiRoot = "https://www.googleapis.com/compute/v1/"
 func selfLink(path string) string { return apiRoot + path }
 
 // roots are the ways in which a link may begin.
-var roots = []string{apiRoot, "https://compute.googleapis.com/compute/v1/", "//compute.googleapis.com/", "compute/v1/", "/compute/v1/"}
+var roots = []string{apiRoot, "https://compute.googleapis.com/compute/v1/", "https://www.googleapis.com/compute/beta/", "https://compute.googleapis.com/compute/beta/",
+	"//compute.googleapis.com/", "compute/v1/", "/compute/v1/"}
 
 // pathOfLink reads a link to an object, full or partial (projects/…, global/…, regions/…), as a path with the project's ID. It
 // answers nothing for a text that is no link.

@@ -3,7 +3,7 @@ package gcp
 // allKinds are the kinds of objects; each concern has its own list.
 func (e *Compute) allKinds() []*kind {
 	var all []*kind
-	for _, of := range []func() []*kind{e.networkKinds} {
+	for _, of := range []func() []*kind{e.networkKinds, e.vmKinds, e.lbKinds} {
 		all = append(all, of()...)
 	}
 	return all
@@ -11,7 +11,7 @@ func (e *Compute) allKinds() []*kind {
 
 // addMethods adds the methods that belong to one kind alone.
 func (e *Compute) addMethods(a *api) {
-	for _, add := range []func(*api){e.placeMethods, e.networkMethods} {
+	for _, add := range []func(*api){e.placeMethods, e.networkMethods, e.vmMethods, e.lbMethods} {
 		add(a)
 	}
 }

@@ -1,0 +1,438 @@
+package gcp
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// managedGroup is what is kept of a managed instance group besides its document.
+type managedGroup struct {
+	Instances []*managedInstance
+	Errors    []managedError // newest first
+	Ticking   bool
+	Deleting  bool
+}
+
+// managedInstance is an instance as its group sees it.
+type managedInstance struct {
+	Name, Zone, Path string
+	// Action is what the group does with it: CREATING, RECREATING, VERIFYING, RESTARTING, REFRESHING, ABANDONING, DELETING or NONE.
+	Action   string
+	Template string // path of the template that it is made from
+	Version  string // name of the version
+	Made     bool   // its instance has been placed
+	// Until is when what is under way ends: a start, a deletion, the pause before the next try.
+	Until    time.Time
+	Since    time.Time // when it came to run
+	Failures int
+	Last     *managedError
+	Health   probed // by the group's own health check
+}
+
+// managedError is why an instance could not be made.
+type managedError struct {
+	Code, Message, Action, Instance, Template, Version string
+	Time                                               time.Time
+}
+
+func (e *Compute) managerKind() *kind {
+	return &kind{collection: "instanceGroupManagers", noun: "instance_group_manager", schema: "InstanceGroupManager",
+		resources: map[string]string{"zones": "instanceGroupManagers", "regions": "regionInstanceGroupManagers"},
+		takes:     map[string]time.Duration{"insert": 5 * time.Second, "delete": deleteTakes + 25*time.Second},
+		loose:     []string{"instanceGroup", "status", "currentActions", "distributionPolicy"},
+		prepare:   e.prepareManager, made: e.madeManager, show: e.showManager, refuseDelete: e.refuseManagerDelete,
+		dropping: func(res *Resource) { e.managed(res).Deleting = true; e.poke(res.Path) },
+		dropped:  e.managerGone,
+		tags: func(res *Resource) map[string]string { // what it makes has the labels of its template
+			if t := e.st.Resources[e.cloud.pathOfLink(res.project(), str(res.Doc, "instanceTemplate"))]; t != nil {
+				return labelsOf(sub(t.Doc, "properties"))
+			}
+			return nil
+		},
+		quota: func(res *Resource) map[string]float64 {
+			if segmentAfter(res.Path, "regions") != "" {
+				return map[string]float64{"REGIONAL_INSTANCE_GROUP_MANAGERS": 1}
+			}
+			return map[string]float64{"INSTANCE_GROUP_MANAGERS": 1}
+		},
+	}
+}
+
+func (e *Compute) managed(res *Resource) *managedGroup {
+	g := e.st.VM.Groups[res.Path]
+	if g == nil {
+		g = &managedGroup{}
+		e.st.VM.Groups[res.Path] = g
+	}
+	return g
+}
+
+// prepareManager checks a managed group and fills it up ("Method: regionInstanceGroupManagers.insert").
+func (e *Compute) prepareManager(r *request, path string, doc Doc) error {
+	if e.st.Resources[strings.Replace(path, "/instanceGroupManagers/", "/instanceGroups/", 1)] != nil {
+		return refuse(409, "alreadyExists", "The resource '%s' already exists", strings.Replace(path, "/instanceGroupManagers/", "/instanceGroups/", 1))
+	}
+	if str(doc, "baseInstanceName") == "" {
+		base := lastPart(path)
+		doc["baseInstanceName"] = strings.TrimRight(base[:min(len(base), 54)], "-")
+	}
+	if base := str(doc, "baseInstanceName"); !networkTag.MatchString(base) || len(base) > 58 {
+		return invalidField("resource.baseInstanceName", base, "Must be a match of regex '[a-z]([-a-z0-9]{0,57})'")
+	}
+	if segmentAfter(path, "regions") != "" {
+		if err := e.prepareZones(r, path, doc); err != nil {
+			return err
+		}
+	}
+	policy := subOf(doc, "updatePolicy")
+	for k, v := range map[string]any{"type": "OPPORTUNISTIC", "minimalAction": "REPLACE", "replacementMethod": "SUBSTITUTE"} {
+		setDefault(policy, k, v)
+	}
+	setDefault(policy, "maxSurge", Doc{"fixed": float64(len(e.zonesOf(path, doc)))})
+	setDefault(policy, "maxUnavailable", Doc{"fixed": float64(len(e.zonesOf(path, doc)))})
+	if segmentAfter(path, "regions") != "" {
+		setDefault(policy, "instanceRedistributionType", "PROACTIVE")
+	}
+	setDefault(doc, "listManagedInstancesResults", "PAGELESS")
+	setDefault(doc, "targetSize", float64(0))
+	e.st.Seq++
+	doc["fingerprint"] = fingerprint([]any{path, e.st.Seq})
+	return e.checkManager(r.Project.ID, path, doc)
+}
+
+// prepareZones settles the zones over which a regional group spreads: three of the region unless it says otherwise.
+func (e *Compute) prepareZones(r *request, path string, doc Doc) error {
+	region := segmentAfter(path, "regions")
+	d := subOf(doc, "distributionPolicy")
+	setDefault(d, "targetShape", "EVEN")
+	zones := docs(d, "zones")
+	if len(zones) == 0 {
+		for _, z := range zoneNames(region)[:3] {
+			zones = append(zones, Doc{"zone": z})
+		}
+	}
+	for n, z := range zones {
+		name := lastPart(str(z, "zone"))
+		if !zoneExists(name) || regionOf(name) != region {
+			return invalidField(fmt.Sprintf("resource.distributionPolicy.zones[%d].zone", n), str(z, "zone"), "The zone is not in the region '"+region+"'.")
+		}
+		z["zone"] = selfLink("projects/" + r.Project.ID + "/zones/" + name)
+	}
+	d["zones"] = anys(zones)
+	return nil
+}
+
+// zonesOf are the zones in which a group makes its instances.
+func (e *Compute) zonesOf(path string, doc Doc) []string {
+	if z := segmentAfter(path, "zones"); z != "" {
+		return []string{z}
+	}
+	var out []string
+	for _, z := range docs(sub(doc, "distributionPolicy"), "zones") {
+		out = append(out, lastPart(str(z, "zone")))
+	}
+	return out
+}
+
+// checkManager checks what an insert and a patch can set alike.
+func (e *Compute) checkManager(project, path string, doc Doc) error {
+	region := orText(segmentAfter(path, "regions"), regionOf(segmentAfter(path, "zones")))
+	versions := docs(doc, "versions")
+	if len(versions) == 0 {
+		versions = []Doc{{"instanceTemplate": str(doc, "instanceTemplate")}}
+		doc["versions"] = anys(versions)
+	}
+	for n, v := range versions {
+		t, err := e.template(project, fmt.Sprintf("resource.versions[%d].instanceTemplate", n), str(v, "instanceTemplate"), region)
+		if err != nil {
+			return err
+		}
+		v["instanceTemplate"] = selfLink(t.Path)
+	}
+	doc["instanceTemplate"] = str(versions[len(versions)-1], "instanceTemplate")
+	if size := num(doc, "targetSize"); size < 0 || size > 2000 {
+		return invalidField("resource.targetSize", size, "Must be between 0 and 2000, inclusive.")
+	}
+	for n, h := range docs(doc, "autoHealingPolicies") {
+		field := fmt.Sprintf("resource.autoHealingPolicies[%d]", n)
+		if link := str(h, "healthCheck"); link != "" {
+			hc, err := e.link(project, field+".healthCheck", link, "healthChecks")
+			if err != nil {
+				return err
+			}
+			h["healthCheck"] = selfLink(hc.Path)
+		}
+		if d := num(h, "initialDelaySec"); d < 0 || d > 3600 {
+			return invalidField(field+".initialDelaySec", d, "Must be between 0 and 3600, inclusive.")
+		}
+	}
+	if len(docs(doc, "autoHealingPolicies")) > 1 {
+		return invalidField("resource.autoHealingPolicies", len(docs(doc, "autoHealingPolicies")), "At most one auto healing policy is supported.")
+	}
+	if err := checkNamedPorts(doc); err != nil {
+		return err
+	}
+	return checkRollout(path, doc, len(e.zonesOf(path, doc)))
+}
+
+// checkRollout checks how a group is to be updated.
+func checkRollout(path string, doc Doc, zones int) error {
+	policy, both := sub(doc, "updatePolicy"), 0.0
+	for _, k := range []string{"maxSurge", "maxUnavailable"} {
+		amount := sub(policy, k)
+		n, fixed := amount["fixed"].(float64)
+		both += n + num(amount, "percent")
+		if fixed && segmentAfter(path, "regions") != "" && n != 0 && n < float64(zones) {
+			return invalidField("resource.updatePolicy."+k+".fixed", n, fmt.Sprintf(
+				"Fixed updatePolicy.%s for regional managed instance group has to be either 0 or at least equal to the number of zones.", k))
+		}
+	}
+	if both == 0 {
+		return invalidField("resource.updatePolicy.maxUnavailable.fixed", 0, "Both maxSurge and maxUnavailable cannot be set to 0.")
+	}
+	if str(policy, "replacementMethod") == "RECREATE" && num(sub(policy, "maxSurge"), "fixed") != 0 {
+		return invalidField("resource.updatePolicy.maxSurge.fixed", num(sub(policy, "maxSurge"), "fixed"), "maxSurge must be 0 when replacement method is set to RECREATE.")
+	}
+	return nil
+}
+
+// madeManager makes the instance group behind a managed one.
+func (e *Compute) madeManager(res *Resource) {
+	path := strings.Replace(res.Path, "/instanceGroupManagers/", "/instanceGroups/", 1)
+	doc := Doc{"description": "This instance group is controlled by Instance Group Manager '" + res.name() + "'. To modify instances in this group, use the Instance Group Manager API.",
+		"fingerprint": fingerprint(path)}
+	if ports, ok := res.Doc["namedPorts"]; ok {
+		doc["namedPorts"] = ports
+	}
+	t := e.st.Resources[e.cloud.pathOfLink(res.project(), str(res.Doc, "instanceTemplate"))]
+	if nics := docs(sub(t.Doc, "properties"), "networkInterfaces"); len(nics) > 0 {
+		for _, k := range []string{"network", "subnetwork"} {
+			if v := str(nics[0], k); v != "" {
+				doc[k] = v
+			}
+		}
+	}
+	e.make(path, "instanceGroups", doc).Default = true
+	res.Doc["instanceGroup"] = selfLink(path)
+	e.managed(res)
+	e.poke(res.Path)
+}
+
+// refuseManagerDelete refuses to delete what serves a load balancer.
+func (e *Compute) refuseManagerDelete(_ *request, res *Resource) error {
+	group := e.st.Resources[strings.TrimPrefix(str(res.Doc, "instanceGroup"), apiRoot)]
+	if group == nil {
+		return nil
+	}
+	if user := e.userOf(group); user != "" {
+		return inUse(e.kinds["instanceGroupManagers"], res.Path, user)
+	}
+	return nil
+}
+
+func (e *Compute) managerGone(res *Resource) {
+	for _, i := range e.managed(res).Instances {
+		if vm := e.st.Resources[i.Path]; vm != nil && i.Made {
+			e.drop(vm)
+		}
+	}
+	if group := e.st.Resources[strings.TrimPrefix(str(res.Doc, "instanceGroup"), apiRoot)]; group != nil {
+		e.drop(group)
+	}
+	delete(e.st.VM.Groups, res.Path)
+}
+
+// actionField are the names of actions in currentActions.
+var actionField = map[string]string{"NONE": "none", "CREATING": "creating", "RECREATING": "recreating", "VERIFYING": "verifying", "RESTARTING": "restarting",
+	"REFRESHING": "refreshing", "ABANDONING": "abandoning", "DELETING": "deleting"}
+
+// showManager adds what the group is doing.
+func (e *Compute) showManager(res *Resource, doc Doc) {
+	g, counts := e.managed(res), Doc{"creatingWithoutRetries": 0.0, "starting": 0.0, "stopping": 0.0, "suspending": 0.0, "resuming": 0.0}
+	for _, f := range actionField {
+		counts[f] = 0.0
+	}
+	for _, i := range g.Instances {
+		counts[actionField[i.Action]] = num(counts, actionField[i.Action]) + 1
+	}
+	reached := !slices.ContainsFunc(g.Instances, func(i *managedInstance) bool { return i.Template != e.wantedTemplate(res) })
+	status := Doc{"isStable": e.stable(res, g), "versionTarget": Doc{"isReached": reached}, "stateful": Doc{"hasStatefulConfig": false,
+		"perInstanceConfigs": Doc{"allEffective": true}}, "allInstancesConfig": Doc{"effective": true}}
+	if a := e.autoscalerOf(res.Path); a != nil {
+		status["autoscaler"] = selfLink(a.Path)
+	}
+	doc["currentActions"], doc["status"] = counts, status
+}
+
+// stable says whether a group has nothing to do.
+func (e *Compute) stable(res *Resource, g *managedGroup) bool {
+	return !g.Deleting && len(g.Instances) == int(num(res.Doc, "targetSize")) &&
+		!slices.ContainsFunc(g.Instances, func(i *managedInstance) bool { return i.Action != "NONE" }) && !e.rolling(res, g)
+}
+
+// wantedTemplate is the path of the template of new instances.
+func (e *Compute) wantedTemplate(res *Resource) string {
+	return e.cloud.pathOfLink(res.project(), str(res.Doc, "instanceTemplate"))
+}
+
+// amountOf is a number or a percentage of the group's size.
+func amountOf(d Doc, size int) int {
+	if p, ok := d["percent"].(float64); ok {
+		return int(math.Ceil(p * float64(size) / 100))
+	}
+	return int(num(d, "fixed"))
+}
+
+// managerMethods adds the methods of managed groups, which are the same in zones and regions.
+func (e *Compute) managerMethods(a *api) {
+	e.events["vm-group"] = e.tick
+	e.actions["manager-size"] = func(op *Operation, res *Resource) error {
+		size, _ := strconv.Atoi(op.Args["size"]) // written by resizeManager
+		res.Doc["targetSize"] = float64(size)
+		e.poke(res.Path)
+		return nil
+	}
+	e.actions["manager-patch"] = func(op *Operation, res *Resource) error {
+		res.Doc = op.Doc
+		if group := e.st.Resources[strings.TrimPrefix(str(res.Doc, "instanceGroup"), apiRoot)]; group != nil && res.Doc["namedPorts"] != nil {
+			group.Doc["namedPorts"] = res.Doc["namedPorts"]
+		}
+		e.poke(res.Path)
+		return nil
+	}
+	e.actions["manager-instances"] = e.doneInstances
+	for _, resource := range []string{"instanceGroupManagers", "regionInstanceGroupManagers"} {
+		a.ops[resource+".resize"] = e.resizeManager
+		a.ops[resource+".patch"] = e.patchManager
+		a.ops[resource+".setInstanceTemplate"] = e.patchManager
+		a.ops[resource+".listManagedInstances"] = e.listManaged
+		a.ops[resource+".listErrors"] = e.listManagedErrors
+		for verb, action := range map[string]string{"deleteInstances": "DELETING", "recreateInstances": "RECREATING", "abandonInstances": "ABANDONING",
+			"applyUpdatesToInstances": "RECREATING"} {
+			a.ops[resource+"."+verb] = e.actOnInstances(verb, action)
+		}
+		a.ops[resource+".createInstances"] = e.createInstances
+	}
+}
+
+// autoscaled refuses to set the size of a group that an autoscaler sizes.
+func (e *Compute) autoscaled(res *Resource) error {
+	if a := e.autoscalerOf(res.Path); a != nil && str(sub(a.Doc, "autoscalingPolicy"), "mode") != "OFF" {
+		return refuse(400, "invalidUsage", "Invalid resource usage: 'The managed instance group %s is autoscaled by %s; its size cannot be set.'.", res.Path, a.Path)
+	}
+	return nil
+}
+
+func (e *Compute) resizeManager(r *request) (any, error) {
+	res, err := e.change(r, e.kinds["instanceGroupManagers"])
+	if err != nil {
+		return nil, err
+	}
+	if err := e.autoscaled(res); err != nil {
+		return nil, err
+	}
+	size, err := strconv.Atoi(r.Query.Get("size"))
+	if err != nil || size < 0 || size > 2000 {
+		return nil, invalidField("size", r.Query.Get("size"), "Must be between 0 and 2000, inclusive.")
+	}
+	return e.start(r, change{Type: "compute.instanceGroupManagers.resize", Target: res, Takes: setTakes, Action: "manager-size", Args: map[string]string{"size": strconv.Itoa(size)}}), nil
+}
+
+// patchManager changes a group's policies and templates, and its size unless it is autoscaled.
+func (e *Compute) patchManager(r *request) (any, error) {
+	res, err := e.change(r, e.kinds["instanceGroupManagers"])
+	if err != nil {
+		return nil, err
+	}
+	if given := str(r.Body, "fingerprint"); given != "" && given != str(res.Doc, "fingerprint") {
+		return nil, stale("resource")
+	}
+	if size, said := r.Body["targetSize"]; said && size != res.Doc["targetSize"] {
+		if err := e.autoscaled(res); err != nil {
+			return nil, err
+		}
+	}
+	doc := clone(res.Doc)
+	if _, said := r.Body["instanceTemplate"]; said {
+		delete(doc, "versions")
+	}
+	merge(doc, r.Body)
+	if err := e.checkManager(r.Project.ID, res.Path, doc); err != nil {
+		return nil, err
+	}
+	if err := e.checkReferences(e.kinds["instanceGroupManagers"], res.Path, doc); err != nil {
+		return nil, err
+	}
+	e.st.Seq++
+	doc["fingerprint"] = fingerprint([]any{res.Path, e.st.Seq})
+	verb := "patch"
+	if strings.HasSuffix(r.method.ID, "setInstanceTemplate") {
+		verb = "compute.instanceGroupManagers.setInstanceTemplate"
+	}
+	return e.start(r, change{Type: verb, Target: res, Takes: setTakes, Action: "manager-patch", Doc: doc}), nil
+}
+
+// actOnInstances lets a group delete, recreate or let go of some of its instances.
+func (e *Compute) actOnInstances(verb, action string) operation {
+	return func(r *request) (any, error) {
+		res, err := e.change(r, e.kinds["instanceGroupManagers"])
+		if err != nil {
+			return nil, err
+		}
+		var paths []string
+		for n, link := range texts(r.Body, "instances") {
+			path := e.cloud.pathOfLink(r.Project.ID, link)
+			known := slices.ContainsFunc(e.managed(res).Instances, func(i *managedInstance) bool { return i.Path == path })
+			if !known && !truth(r.Body, "skipInstancesOnValidationError") {
+				return nil, invalidField(fmt.Sprintf("instances[%d]", n), link, fmt.Sprintf("Instance '%s' is not a member of the managed instance group '%s'.", lastPart(link), res.Path))
+			}
+			paths = append(paths, path)
+		}
+		return e.start(r, change{Type: "compute.instanceGroupManagers." + verb, Target: res, Takes: setTakes, Action: "manager-instances",
+			Args: map[string]string{"action": action, "instances": strings.Join(paths, " ")}}), nil
+	}
+}
+
+// doneInstances sets the action of some instances. Deleted and abandoned ones reduce the group's size.
+func (e *Compute) doneInstances(op *Operation, res *Resource) error {
+	named := strings.Fields(op.Args["instances"])
+	for _, i := range e.managed(res).Instances {
+		if !slices.Contains(named, i.Path) || i.Action == "DELETING" || i.Action == "ABANDONING" {
+			continue
+		}
+		action := op.Args["action"]
+		if action == "RECREATING" && op.Type == "compute.instanceGroupManagers.applyUpdatesToInstances" && i.Template == e.wantedTemplate(res) {
+			continue
+		}
+		i.Action, i.Until = action, time.Time{}
+		if action != "RECREATING" {
+			res.Doc["targetSize"] = max(0, num(res.Doc, "targetSize")-1)
+		}
+	}
+	e.poke(res.Path)
+	return nil
+}
+
+// createInstances makes instances with given names, by which the group grows.
+func (e *Compute) createInstances(r *request) (any, error) {
+	res, err := e.change(r, e.kinds["instanceGroupManagers"])
+	if err != nil {
+		return nil, err
+	}
+	g := e.managed(res)
+	for _, want := range docs(r.Body, "instances") {
+		zone := e.nextZone(res, g)
+		i := &managedInstance{Name: str(want, "name"), Zone: zone, Action: "CREATING", Path: "projects/" + res.project() + "/zones/" + zone + "/instances/" + str(want, "name")}
+		if !networkTag.MatchString(i.Name) || e.st.Resources[i.Path] != nil {
+			return nil, invalidField("instances[0].name", i.Name, "The instance name is invalid or already used.")
+		}
+		g.Instances = append(g.Instances, i)
+		res.Doc["targetSize"] = num(res.Doc, "targetSize") + 1
+	}
+	e.poke(res.Path)
+	return e.start(r, change{Type: "compute.instanceGroupManagers.createInstances", Target: res, Takes: setTakes, Action: actNothing}), nil
+}
