@@ -8,4 +8,7 @@ func (c *Cloud) addServices() {
 	c.addNetwork()
 	c.addDNS()
 	c.addPrivateDNS()
+	c.addIdentity()
+	c.addCompute()
+	c.addBalancers()
 }

@@ -1,0 +1,32 @@
+package azure
+
+// A builtInRole is a role that every directory has ("Azure built-in roles").
+type builtInRole struct {
+	GUID, Name, Description string
+	Actions, NotActions     []string
+	DataActions             []string
+}
+
+// builtInRoles is a choice of the built-in roles: those that somebody who runs machines, clusters and networks assigns.
+var builtInRoles = []builtInRole{
+	{GUID: "8e3af657-a8ff-443c-a75c-2fe8c4bcb635", Name: "Owner", Description: "Grants full access to manage all resources, including the ability to assign roles in Azure RBAC.", Actions: []string{"*"}},
+	{GUID: "b24988ac-6180-42a0-ab88-20f7382dd24c", Name: "Contributor", Description: "Lets you manage everything except access to resources.", Actions: []string{"*"},
+		NotActions: []string{"Microsoft.Authorization/*/Delete", "Microsoft.Authorization/*/Write", "Microsoft.Authorization/elevateAccess/Action"}},
+	{GUID: "acdd72a7-3385-48ef-bd42-f606fba81ae7", Name: "Reader", Description: "View all resources, but does not allow you to make any changes.", Actions: []string{"*/read"}},
+	{GUID: "18d7d88d-d35e-4fb5-a5c3-7773c20a72d9", Name: "User Access Administrator", Description: "Lets you manage user access to Azure resources.", Actions: []string{"*/read", "Microsoft.Authorization/*"}},
+	{GUID: "4d97b98b-1d4f-4787-a291-c67834d212e7", Name: "Network Contributor", Description: "Lets you manage networks, but not access to them.", Actions: []string{"Microsoft.Network/*", "Microsoft.Resources/subscriptions/resourceGroups/read"}},
+	{GUID: "9980e02c-c2be-4d73-94e8-173b1dc7cf3c", Name: "Virtual Machine Contributor", Description: "Lets you manage virtual machines, but not access to them, and not the virtual network or storage account they're connected to.",
+		Actions: []string{"Microsoft.Compute/virtualMachines/*", "Microsoft.Compute/virtualMachineScaleSets/*", "Microsoft.Network/networkInterfaces/*"}},
+	{GUID: "f1a07417-d97a-45cb-824c-7a7467783830", Name: "Managed Identity Operator", Description: "Read and Assign User Assigned Identity", Actions: []string{"Microsoft.ManagedIdentity/userAssignedIdentities/*/read", "Microsoft.ManagedIdentity/userAssignedIdentities/*/assign/action"}},
+	{GUID: "e40ec5ca-96e0-45a2-b4ff-59039f2c2b59", Name: "Managed Identity Contributor", Description: "Create, Read, Update, and Delete User Assigned Identity", Actions: []string{"Microsoft.ManagedIdentity/userAssignedIdentities/*"}},
+	{GUID: "7f951dda-4ed3-4680-a7ca-43fe172d538d", Name: "AcrPull", Description: "acr pull", Actions: []string{"Microsoft.ContainerRegistry/registries/pull/read"}},
+	{GUID: "3913510d-42f4-4e42-8a64-420c390055eb", Name: "Monitoring Metrics Publisher", Description: "Enables publishing metrics against Azure resources", Actions: []string{"Microsoft.Insights/Register/Action"}, DataActions: []string{"Microsoft.Insights/Metrics/Write"}},
+	{GUID: "43d0d8ad-25c7-4714-9337-8ba259a9fe05", Name: "Monitoring Reader", Description: "Can read all monitoring data.", Actions: []string{"*/read"}},
+	{GUID: "4633458b-17de-408a-b874-0445c86b69e6", Name: "Key Vault Secrets User", Description: "Read secret contents.", DataActions: []string{"Microsoft.KeyVault/vaults/secrets/getSecret/action"}},
+	{GUID: "ba92f5b4-2d11-453d-a403-e96b0029c9fe", Name: "Storage Blob Data Contributor", Description: "Allows for read, write and delete access to Azure Storage blob containers and data", DataActions: []string{"Microsoft.Storage/storageAccounts/blobServices/containers/blobs/*"}},
+	{GUID: "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1", Name: "Storage Blob Data Reader", Description: "Allows for read access to Azure Storage blob containers and data", DataActions: []string{"Microsoft.Storage/storageAccounts/blobServices/containers/blobs/read"}},
+	{GUID: "befefa01-2a29-4197-83a8-272ff33ce314", Name: "DNS Zone Contributor", Description: "Lets you manage DNS zones and record sets in Azure DNS, but does not let you control who has access to them.", Actions: []string{"Microsoft.Network/dnsZones/*"}},
+	{GUID: "b12aa53e-6015-4669-85d0-8515ebb3ae7f", Name: "Private DNS Zone Contributor", Description: "Lets you manage private DNS zone resources, but not the virtual networks they are linked to.", Actions: []string{"Microsoft.Network/privateDnsZones/*"}},
+	{GUID: "b1ff04bb-8a4e-4dc4-8eb5-8693973ce19b", Name: "Azure Kubernetes Service RBAC Cluster Admin", Description: "Lets you manage all resources in the cluster.", DataActions: []string{"Microsoft.ContainerService/managedClusters/*"}},
+	{GUID: "4abbcc35-e782-43d8-92c5-2d3f1bd2253f", Name: "Azure Kubernetes Service Cluster User Role", Description: "List cluster user credential action.", Actions: []string{"Microsoft.ContainerService/managedClusters/listClusterUserCredential/action"}},
+}
