@@ -123,7 +123,7 @@ func (c *Cloud) authenticate(r *request) *Error {
 // not learn whether it exists; and APIs that are not enabled.
 func (c *Cloud) authorize(r *request) *Error {
 	named := projectIn(r.Path)
-	if named == "" || named == "-" {
+	if named == "" || named == "-" || publicRead(r, named) {
 		return nil
 	}
 	if r.Project.ID == "" || !r.Who.may(r.Project.ID) {
