@@ -114,6 +114,28 @@ func (p *Provider) serviceAccount(r *pipeline.Run) pipeline.Resource {
 	return x
 }
 
+// accounts are the service accounts of the project.
+func (p *Provider) accounts() lookup.Kind[*iam.ServiceAccount] {
+	mark := func(a *iam.ServiceAccount) (string, string) { return textMark(a.Description) }
+	return lookup.Kind[*iam.ServiceAccount]{
+		Name: kindServiceAccount, One: p.readAccount, Mark: mark,
+		ID: func(a *iam.ServiceAccount) string { return a.Name },
+		List: func(ctx context.Context, owner string) ([]*iam.ServiceAccount, error) {
+			all, err := lookup.Pages(ctx, func(ctx context.Context, token *string) ([]*iam.ServiceAccount, *string, error) {
+				out, err := send(ctx, p.iam.Projects.ServiceAccounts.List("projects/"+p.project).PageSize(100).PageToken(text(token)))
+				if err != nil {
+					return nil, nil, err
+				}
+				return out.Accounts, &out.NextPageToken, nil
+			})
+			return slices.DeleteFunc(all, func(a *iam.ServiceAccount) bool {
+				who, _ := mark(a)
+				return who != owner
+			}), err
+		},
+	}
+}
+
 // found is what a look-up by name answers: what is there, ours or not, or nothing.
 func found(s pipeline.Seen, err error) ([]pipeline.Seen, error) {
 	switch {
