@@ -211,3 +211,14 @@ func lacksCall(err error) bool {
 		ce.Code == "" && strings.HasPrefix(ce.Message, "HTTP status 404") || strings.HasPrefix(ce.Message, "HTTP status 501") ||
 		strings.Contains(text, "not implemented")
 }
+
+// switchedOff reports whether an API is refused as one that is not enabled, or
+// not yet known to be.
+func switchedOff(err error) bool {
+	ce, ok := plain(err).(*pipeline.CloudError)
+	if !ok {
+		return false
+	}
+	code := folded(ce.Code)
+	return code == "accessnotconfigured" || code == "servicedisabled" || strings.Contains(strings.ToLower(ce.Message), "api has not been used in project")
+}

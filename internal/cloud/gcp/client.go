@@ -17,6 +17,8 @@ import (
 	"google.golang.org/api/servicenetworking/v1"
 	"google.golang.org/api/serviceusage/v1"
 
+	"github.com/zopday/provisioner/internal/cloud"
+	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
@@ -70,6 +72,21 @@ func New(o Options) *Clouds {
 	}
 	return &Clouds{opts: o, open: map[place]*Provider{}, lims: map[string]*limits{}}
 }
+
+// Open gives access to the project of the cloud account that a job names, in
+// the job's region.
+func (c *Clouds) Open(ctx context.Context, j *job.Job) (cloud.Provider, error) {
+	p, err := c.provider(ctx, j.CloudAccountID, j.Region)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+var (
+	_ cloud.Opener        = (*Clouds)(nil)
+	_ cloud.NetworkFamily = (*Provider)(nil)
+)
 
 // provider is the project of a cloud account in a region, with clients that are
 // not too old.
@@ -210,7 +227,7 @@ func (p *Provider) Caller(ctx context.Context) (string, error) {
 	}
 	out, err := send(ctx, p.compute.Projects.Get(p.project).Fields("name"))
 	if err != nil {
-		return "", err
+		return "", p.neverEnabled(ctx, err)
 	}
 	if out.Name == "" {
 		return "", &pipeline.CloudError{Class: pipeline.Unknown, Service: serviceCompute, Op: "projects.get", Message: "the answer names no project", Sent: true}
@@ -219,4 +236,19 @@ func (p *Provider) Caller(ctx context.Context) (string, error) {
 	defer p.mu.Unlock()
 	p.caller = out.Name
 	return out.Name, nil
+}
+
+// neverEnabled tells an API that was not switched on from one that was a moment
+// ago: both refuse alike for a while (failure kind D10).
+func (p *Provider) neverEnabled(ctx context.Context, err error) error {
+	if !switchedOff(err) {
+		return err
+	}
+	const api = "compute.googleapis.com"
+	s, serr := send(ctx, p.services.Services.Get("projects/"+p.project+"/services/"+api))
+	if serr != nil || s.State != "DISABLED" {
+		return err
+	}
+	return pipeline.Fatal("api-disabled", fmt.Sprintf("the Compute Engine API is not enabled in project %s", p.project),
+		fmt.Sprintf("Run gcloud services enable %s --project=%s, then retry.", api, p.project)).From(err)
 }
