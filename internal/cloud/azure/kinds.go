@@ -165,13 +165,17 @@ func (o object[T]) seen(ctx context.Context, id string, x resource[T]) (pipeline
 		}
 	}
 	s.Status = statusOf(s.Reason)
-	if s.Status == pipeline.Broken || o.r.Down && s.Status == pipeline.Ready {
-		// After a DELETE that came to nothing, its operation says why.
-		why, err := o.p.failure(ctx, o.r, id)
-		if err != nil {
+	last := lastOperation(o.r, id)
+	if s.Status == pipeline.Broken || last.removal && s.Status == pipeline.Ready {
+		// Only the operation says why; and a removal that failed leaves its object
+		// as if nothing had been.
+		running, why, err := o.p.outcome(ctx, last)
+		switch {
+		case err != nil:
 			return s, err
-		}
-		if why == "" && s.Status == pipeline.Broken {
+		case running && s.Status == pipeline.Broken:
+			s.Status = pipeline.Pending
+		case why == "" && s.Status == pipeline.Broken:
 			why = "provisioningState " + s.Reason + "; the activity log of the resource group says why"
 		}
 		s.Reason = cmp.Or(why, s.Reason)

@@ -11,11 +11,13 @@ import (
 // An operation is what a PUT or DELETE has set going. Most say so in a header;
 // what is done at once names none ("Track asynchronous Azure operations").
 type operation struct {
-	url string // "" if there is none, or none that tells an error
+	url     string // "" if there is none, or none that tells an error
+	removal bool
 }
 
 func operationOf(resp *http.Response) operation {
-	return operation{url: resp.Header.Get("Azure-AsyncOperation")}
+	removal := resp.Request != nil && resp.Request.Method == http.MethodDelete
+	return operation{url: resp.Header.Get("Azure-AsyncOperation"), removal: removal}
 }
 
 // remember keeps an operation for later passes of this run: its error is nowhere
@@ -27,30 +29,37 @@ func (o operation) remember(r *pipeline.Run, id string) {
 	}
 }
 
-// failure is why the last operation on a resource failed, in the cloud's own
-// words; "" if that is not known, or if it did not fail.
-func (p *Provider) failure(ctx context.Context, r *pipeline.Run, id string) (string, error) {
-	o, ok := r.Recall("operation " + id).(operation)
-	if !ok {
-		return "", nil
+// lastOperation is the last operation of this run on a resource.
+func lastOperation(r *pipeline.Run, id string) operation {
+	o, _ := r.Recall("operation " + id).(operation)
+	return o
+}
+
+// outcome is how an operation stands: still running, or failed for a reason in
+// the cloud's own words.
+func (p *Provider) outcome(ctx context.Context, o operation) (running bool, why string, err error) {
+	if o.url == "" {
+		return false, "", nil
 	}
 	var status struct {
 		Status string `json:"status"`
 		Error  fault  `json:"error"`
 	}
-	err := p.get(ctx, o.url, &status)
-	if err != nil {
+	if err := p.get(ctx, o.url, &status); err != nil {
 		// An operation is forgotten after a while; the resource itself has answered.
-		return "", unless(err, pipeline.NotFound, pipeline.Invalid, pipeline.Denied, pipeline.Unknown)
+		return false, "", unless(err, pipeline.NotFound, pipeline.Invalid, pipeline.Denied, pipeline.Unknown)
 	}
-	if status.Status != "Failed" && status.Status != "Canceled" {
-		return "", nil
+	switch status.Status {
+	case "Succeeded":
+		return false, "", nil
+	case "Failed", "Canceled":
+		text := status.Error.text()
+		if code := status.Error.telling(); code != "" {
+			text = code + ": " + text
+		}
+		return false, cmp.Or(text, "the operation ended "+status.Status), nil
 	}
-	text := status.Error.text()
-	if code := status.Error.telling(); code != "" {
-		text = code + ": " + text
-	}
-	return cmp.Or(text, "the operation ended "+status.Status), nil
+	return true, "", nil
 }
 
 // unless drops an error of one of the classes: what was asked for is so already.

@@ -341,8 +341,11 @@ func (g *rig) invoke(method, id string, body map[string]any) {
 
 // serviceOf is the shelf of the simulation that an ID belongs to.
 func serviceOf(id string) string {
-	switch service, _ := action("PUT", id); service {
+	switch service, op := action("PUT", id); service {
 	case "Microsoft.Network":
+		if strings.HasPrefix(op, "dnsZones") {
+			return "dns"
+		}
 		return "network"
 	case "Microsoft.Authorization":
 		return "locks"
@@ -376,3 +379,6 @@ func fatal(err error) *pipeline.FatalError {
 	errors.As(err, &f)
 	return f
 }
+
+// pause waits as the engine does after an error.
+func pause(r *pipeline.Run, err error) { time.Sleep(r.Pace.Real(pipeline.Judge(err, 0).After)) }

@@ -101,7 +101,14 @@ func (p *Provider) publicZone(r *pipeline.Run, name string) object[armdns.Zone] 
 		see: func(_ context.Context, x resource[armdns.Zone]) ([]pipeline.Aspect, error) {
 			return []pipeline.Aspect{{Name: "visibility", Wanted: "Public", Seen: string(value(value(x.is.Properties).ZoneType))}}, nil
 		},
-		inside: func(ctx context.Context, id string) ([]string, error) { return p.recordsIn(ctx, id+"/recordsets") },
+		inside: func(ctx context.Context, id string) ([]string, error) {
+			x, err := read[armdns.Zone](ctx, p, id)
+			if err != nil {
+				return nil, err
+			}
+			const own = 2 // SOA and NS
+			return p.recordsIn(ctx, id+"/recordsets", value(value(x.is.Properties).NumberOfRecordSets)-own)
+		},
 	}
 }
 
@@ -112,7 +119,12 @@ func (p *Provider) privateZone(r *pipeline.Run, name string) object[armprivatedn
 			return armprivatedns.PrivateZone{Location: to.Ptr(everywhere), Tags: tagsFor(r.Job, name)}
 		},
 		inside: func(ctx context.Context, id string) ([]string, error) {
-			records, err := p.recordsIn(ctx, id+"/ALL")
+			x, err := read[armprivatedns.PrivateZone](ctx, p, id)
+			if err != nil {
+				return nil, err
+			}
+			const own = 1 // SOA
+			records, err := p.recordsIn(ctx, id+"/ALL", value(value(x.is.Properties).NumberOfRecordSets)-own)
 			if err != nil {
 				return nil, err
 			}
@@ -159,8 +171,9 @@ func (p *Provider) zoneLink(r *pipeline.Run, zone string) object[armprivatedns.V
 }
 
 // recordsIn names the record sets of a zone that came there after it was made:
-// deleting the zone would take them along.
-func (p *Provider) recordsIn(ctx context.Context, path string) ([]string, error) {
+// deleting the zone would take them along. counted is how many there are by the
+// zone's own count, which does not lag behind as the list does.
+func (p *Provider) recordsIn(ctx context.Context, path string, counted int64) ([]string, error) {
 	all, err := list[meta](ctx, p, path)
 	var names []string
 	for _, x := range all {
@@ -169,6 +182,9 @@ func (p *Provider) recordsIn(ctx context.Context, path string) ([]string, error)
 			continue
 		}
 		names = append(names, typ+" record "+x.Name)
+	}
+	if len(names) == 0 && counted > 0 {
+		names = append(names, fmt.Sprintf("%d record sets", counted))
 	}
 	return names, err
 }
