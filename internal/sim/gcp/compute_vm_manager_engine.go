@@ -67,8 +67,10 @@ func (e *Compute) advance(res *Resource, g *managedGroup, i *managedInstance) {
 		e.create(res, g, i)
 	case "DELETING", "RECREATING":
 		switch {
+		case i.Again && i.Action == "RECREATING":
+			e.create(res, g, i)
 		case vm == nil && i.Action == "RECREATING":
-			i.Made, i.Template = false, ""
+			i.Made, i.Again, i.Template, i.Until = false, true, "", time.Time{}
 			e.create(res, g, i)
 		case vm == nil || !i.Made:
 			g.Instances = slices.DeleteFunc(g.Instances, func(x *managedInstance) bool { return x == i })
@@ -105,7 +107,7 @@ func (e *Compute) mend(res *Resource, i *managedInstance, vm *Resource) {
 		bad = true
 	}
 	if bad {
-		i.Action, i.Until, i.Health = "RECREATING", time.Time{}, probed{}
+		i.Action, i.Until, i.Again, i.Health = "RECREATING", time.Time{}, false, probed{}
 	}
 }
 
@@ -132,7 +134,7 @@ func (e *Compute) create(res *Resource, g *managedGroup, i *managedInstance) {
 		i.Made = false
 	case i.Made && vm.Making && !now.Before(i.Until):
 		e.running(vm)
-		i.Since, i.Until, i.Failures, i.Last, i.Health = now, time.Time{}, 0, nil, probed{}
+		i.Since, i.Until, i.Failures, i.Last, i.Health, i.Again = now, time.Time{}, 0, nil, probed{}, false
 		i.Action = "NONE"
 		if len(docs(res.Doc, "autoHealingPolicies")) > 0 {
 			i.Action = "VERIFYING"
