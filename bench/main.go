@@ -42,6 +42,7 @@ func main() {
 		func(ctx context.Context) error {
 			return calls(ctx, "80ms_250ms", 80*time.Millisecond, 250*time.Millisecond)
 		},
+		environments,
 		pickup,
 		parked,
 	} {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 
 	"github.com/zopday/provisioner/internal/access"
 	"github.com/zopday/provisioner/internal/api"
 	"github.com/zopday/provisioner/internal/audit"
 	"github.com/zopday/provisioner/internal/cli"
 	"github.com/zopday/provisioner/internal/db"
+	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/observe"
 	"github.com/zopday/provisioner/internal/server"
 )
@@ -25,20 +27,52 @@ func serve(ctx context.Context, o cli.ServeOptions) (cli.Server, error) {
 	if err := level.UnmarshalText([]byte(o.LogLevel)); err != nil {
 		return nil, fmt.Errorf("log level %q: use debug, info, warn or error", o.LogLevel)
 	}
+	var err error
 	b := cli.Build()
 	c := server.Config{
 		Listen: o.Listen, DB: o.DB, Workers: o.Workers, DeadAfter: o.DeadAfter, TimeScale: o.TimeScale, Token: o.Token,
 		ConfigService: o.ConfigService, Log: observe.NewLogger(o.Log, level, o.LogJSON),
 		Version: api.Version{Version: b.Version, Commit: b.Commit, Date: b.Date},
 	}
-	if o.Cloud != nil {
-		c.AWS = &server.AWS{Endpoint: o.Cloud.URL, AccessKey: o.Cloud.AccessKey, SecretKey: o.Cloud.SecretKey}
+	if c.Gates, err = job.ParseGates(o.FeatureGates); err != nil {
+		return nil, err
+	}
+	for _, e := range o.Clouds {
+		if err := useSimulated(&c, e); err != nil {
+			return nil, err
+		}
 	}
 	s, err := server.Start(ctx, c)
 	if err != nil {
 		return nil, err // never a nil server in an interface that is not nil
 	}
 	return s, nil
+}
+
+// useSimulated points a server to a simulated cloud, and to nothing else.
+func useSimulated(c *server.Config, e cli.CloudEndpoint) error {
+	env := map[string]string{}
+	for _, v := range e.Env {
+		env[v.Name] = v.Value
+	}
+	switch job.Provider(e.Provider) {
+	case job.AWS:
+		c.AWS = &server.AWS{
+			Endpoint: e.URL, AccessKey: env["AWS_ACCESS_KEY_ID"], SecretKey: env["AWS_SECRET_ACCESS_KEY"],
+		}
+	case job.GCP:
+		c.GCP = &server.GCP{Endpoint: e.URL, Project: e.Account, Token: env["ZOPDAY_GCP_ACCESS_TOKEN"]}
+	case job.Azure:
+		ca, err := os.ReadFile(env["ZOPDAY_AZURE_CA_FILE"])
+		if err != nil {
+			return fmt.Errorf("certificate of the simulated Azure: %w", err)
+		}
+		c.Azure = &server.Azure{
+			Endpoint: e.URL, CA: ca, Subscription: e.Account, Tenant: env["AZURE_TENANT_ID"],
+			ClientID: env["AZURE_CLIENT_ID"], ClientSecret: env["AZURE_CLIENT_SECRET"],
+		}
+	}
+	return nil
 }
 
 // verifyAudit walks the audit log of a database itself, so that it can be

@@ -2,85 +2,159 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/zopday/provisioner/internal/cli"
 	"github.com/zopday/provisioner/internal/sim"
 	simaws "github.com/zopday/provisioner/internal/sim/aws"
+	simazure "github.com/zopday/provisioner/internal/sim/azure"
+	simgcp "github.com/zopday/provisioner/internal/sim/gcp"
 )
 
-// The credentials that are handed out for the simulated AWS: the first of its
-// two accounts. Any secret is accepted.
+// The credentials that are handed out for the simulated clouds, each for the
+// first of its accounts. AWS takes any secret.
 const (
-	simAccessKey = "AKIAIOSFODNN7EXAMPLE" //nolint:gosec // the example key of AWS's own documentation
-	simSecretKey = "simulated-secret"
+	simAccessKey  = "AKIAIOSFODNN7EXAMPLE" //nolint:gosec // the example keys of AWS's own documentation
+	simSecretKey  = "simulated-secret"
+	simToken      = "ya29.example" //nolint:gosec // opens nothing but a simulation
 )
 
 // simulation is the simulated clouds, served over HTTP.
 type simulation struct {
-	world        *sim.World
-	account      string
-	control, aws string
-	servers      []*http.Server
-	save         func() error // ends the keeping on disk, after a last save; nil: in memory
+	world   *sim.World
+	clouds  []cli.CloudEndpoint
+	control string
+	servers []*http.Server
+	temp    string       // directory of what lives as long as the simulation; "" for none
+	save    func() error // ends the keeping on disk, after a last save; nil: in memory
 }
 
 func simulate(ctx context.Context, o cli.SimOptions) (cli.Simulation, error) {
-	w := sim.New(sim.Options{Seed: o.Seed, TimeScale: o.TimeScale, ReadLatency: o.ReadLatency, WriteLatency: o.WriteLatency})
-	cloud := simaws.New(w, simaws.Options{})
-	s := &simulation{world: w, account: simaws.DefaultKeys()[simAccessKey]}
-	if o.State != "" {
-		// Kept up to Close, which comes after the end of ctx.
-		save, err := w.Persist(context.WithoutCancel(ctx), o.State)
-		if err != nil {
-			return nil, err
-		}
-		s.save = save
-	}
-	var err error
-	if s.aws, err = s.listen(ctx, "the simulated AWS", o.AWS, cloud); err == nil {
-		s.control, err = s.listen(ctx, "the control API", o.Control, w.Control())
-	}
-	if err != nil {
+	s := &simulation{world: sim.New(sim.Options{Seed: o.Seed, TimeScale: o.TimeScale, ReadLatency: o.ReadLatency, WriteLatency: o.WriteLatency})}
+	if err := s.serve(ctx, o); err != nil {
 		return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 	}
 	return s, nil
 }
 
-// listen serves a handler; an address may be a bare port.
-func (s *simulation) listen(ctx context.Context, what, addr string, h http.Handler) (string, error) {
-	if !strings.Contains(addr, ":") {
-		addr = "127.0.0.1:" + addr
+func (s *simulation) serve(ctx context.Context, o cli.SimOptions) error {
+	aws, gcp, azure := simaws.New(s.world, simaws.Options{}), simgcp.New(s.world, simgcp.Options{}), simazure.New(s.world, simazure.Options{})
+	if o.State != "" {
+		// Kept up to Close, which comes after the end of ctx.
+		save, err := s.world.Persist(context.WithoutCancel(ctx), o.State)
+		if err != nil {
+			return err
+		}
+		s.save = save
+	}
+	caFile, secure, err := s.certificate(o.State)
+	if err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		listener
+		env func(url string) []cli.EnvVar
+		cli.CloudEndpoint
+	}{
+		{listener{"the simulated AWS", o.AWS, aws, nil}, awsEnv, cli.CloudEndpoint{Provider: "aws", Title: "AWS", Account: simaws.DefaultKeys()[simAccessKey]}},
+		{listener{"the simulated Google Cloud", o.GCP, gcp, nil}, gcpEnv, cli.CloudEndpoint{Provider: "gcp", Title: "Google Cloud", Account: simgcp.DefaultProjects()[0].ID}},
+		{listener{"the simulated Azure", o.Azure, azure, secure}, azureEnv(caFile), cli.CloudEndpoint{Provider: "azure", Title: "Azure", Account: simazure.DefaultSubscription}},
+	} {
+		if c.URL, err = s.listen(ctx, c.listener); err != nil {
+			return err
+		}
+		c.Env = c.env(c.URL)
+		s.clouds = append(s.clouds, c.CloudEndpoint)
+	}
+	s.control, err = s.listen(ctx, listener{"the control API", o.Control, s.world.Control(), nil})
+	return err
+}
+
+func awsEnv(url string) []cli.EnvVar {
+	return []cli.EnvVar{{Name: "AWS_ENDPOINT_URL", Value: url}, {Name: "AWS_ACCESS_KEY_ID", Value: simAccessKey}, {Name: "AWS_SECRET_ACCESS_KEY", Value: simSecretKey}}
+}
+
+func gcpEnv(url string) []cli.EnvVar {
+	return []cli.EnvVar{{Name: "ZOPDAY_GCP_ENDPOINT", Value: url}, {Name: "GOOGLE_CLOUD_PROJECT", Value: simgcp.DefaultProjects()[0].ID}, {Name: "ZOPDAY_GCP_ACCESS_TOKEN", Value: simToken}}
+}
+
+func azureEnv(caFile string) func(url string) []cli.EnvVar {
+	return func(url string) []cli.EnvVar {
+		return []cli.EnvVar{
+			{Name: "ZOPDAY_AZURE_RESOURCE_MANAGER_ENDPOINT", Value: url}, {Name: "AZURE_AUTHORITY_HOST", Value: url}, {Name: "ZOPDAY_AZURE_CA_FILE", Value: caFile},
+			{Name: "AZURE_SUBSCRIPTION_ID", Value: simazure.DefaultSubscription}, {Name: "AZURE_TENANT_ID", Value: simazure.DefaultTenant},
+			{Name: "AZURE_CLIENT_ID", Value: simazure.DefaultClientID}, {Name: "AZURE_CLIENT_SECRET", Value: simazure.DefaultClientSecret},
+		}
+	}
+}
+
+// certificate is what the simulated Azure is served with, and the file with its
+// root: in the directory of the state, or in one that goes with the simulation.
+func (s *simulation) certificate(state string) (caFile string, secure *tls.Config, err error) {
+	dir := state
+	if dir == "" {
+		if s.temp, err = os.MkdirTemp("", "zopday-sim-"); err != nil {
+			return "", nil, fmt.Errorf("certificate of the simulated Azure: %w", err)
+		}
+		dir = s.temp
+	}
+	cert, err := simazure.KeepCertificate(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	return filepath.Join(dir, simazure.CAFile), cert.Config, nil
+}
+
+// A listener is one server of the simulation; an address may be a bare port.
+type listener struct {
+	what, addr string
+	handler    http.Handler
+	secure     *tls.Config // nil: plain HTTP
+}
+
+func (s *simulation) listen(ctx context.Context, l listener) (url string, err error) {
+	if !strings.Contains(l.addr, ":") {
+		l.addr = "127.0.0.1:" + l.addr
 	}
 	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", addr)
+	at, err := lc.Listen(ctx, "tcp", l.addr)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", what, err)
+		return "", fmt.Errorf("%s: %w", l.what, err)
 	}
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	srv := &http.Server{Handler: l.handler, ReadHeaderTimeout: 10 * time.Second, TLSConfig: l.secure, ErrorLog: log.New(io.Discard, "", 0)}
 	s.servers = append(s.servers, srv)
-	go func() { _ = srv.Serve(l) }() // ends with ErrServerClosed when closed below
-	return "http://" + l.Addr().String(), nil
+	if l.secure != nil {
+		go func() { _ = srv.ServeTLS(at, "", "") }() // ends with ErrServerClosed when closed below
+		return "https://" + at.Addr().String(), nil
+	}
+	go func() { _ = srv.Serve(at) }() // likewise
+	return "http://" + at.Addr().String(), nil
 }
 
-func (s *simulation) ControlURL() string { return s.control }
-func (s *simulation) Account() string    { return s.account }
+func (s *simulation) ControlURL() string          { return s.control }
+func (s *simulation) Clouds() []cli.CloudEndpoint { return s.clouds }
 
-func (s *simulation) AWS() cli.CloudEndpoint {
-	return cli.CloudEndpoint{URL: s.aws, AccessKey: simAccessKey, SecretKey: simSecretKey}
-}
-
-func (s *simulation) Call(cloud, service, operation, region string, params map[string]any) (json.RawMessage, error) {
+func (s *simulation) Call(cloud, service, operation, account, region string, params map[string]any) (json.RawMessage, error) {
 	if params == nil {
 		params = map[string]any{}
 	}
-	answer, err := s.world.Invoke(cloud, service, operation, s.account, region, params)
+	for _, c := range s.clouds {
+		if c.Provider == cloud && account == "" {
+			account = c.Account
+		}
+	}
+	answer, err := s.world.Invoke(cloud, service, operation, account, region, params)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +203,9 @@ func (s *simulation) Close(ctx context.Context) error {
 	if s.save != nil {
 		errs = append(errs, s.save())
 		s.save = nil
+	}
+	if s.temp != "" {
+		errs = append(errs, os.RemoveAll(s.temp))
 	}
 	return errors.Join(errs...)
 }

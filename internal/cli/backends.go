@@ -28,14 +28,25 @@ type ServeOptions struct {
 	LogLevel      string
 	LogJSON       bool
 	Log           io.Writer
-	Token         string // the bootstrap token; "" keeps or makes one
-	ConfigService string // address of an external config service; "" is the built-in one
-	Cloud         *CloudEndpoint
+	Token         string          // the bootstrap token; "" keeps or makes one
+	ConfigService string          // address of an external config service; "" is the built-in one
+	FeatureGates  string          // such as AzureVMSS=true
+	Clouds        []CloudEndpoint // simulated clouds to use instead of what the environment says
 }
 
-// A CloudEndpoint is a simulated cloud that a server is to use, instead of what
-// the environment says.
-type CloudEndpoint struct{ URL, AccessKey, SecretKey string }
+// A CloudEndpoint is a simulated cloud.
+type CloudEndpoint struct {
+	Provider string // aws, gcp or azure
+	Title    string // for a person
+	URL      string
+	Account  string // account, project or subscription
+
+	// Env is what points an SDK, and zopday serve, to it.
+	Env []EnvVar
+}
+
+// An EnvVar is a variable of the environment.
+type EnvVar struct{ Name, Value string }
 
 // A Server is a provisioner that runs.
 type Server interface {
@@ -52,7 +63,7 @@ type Server interface {
 
 // SimOptions are how the simulated clouds are to run.
 type SimOptions struct {
-	Control, AWS              string // addresses to listen on
+	Control, AWS, GCP, Azure  string // addresses to listen on
 	ReadLatency, WriteLatency time.Duration
 	TimeScale                 float64
 	Seed                      uint64
@@ -62,11 +73,12 @@ type SimOptions struct {
 // A Simulation is the simulated clouds, running.
 type Simulation interface {
 	ControlURL() string
-	AWS() CloudEndpoint
-	Account() string
+	// Clouds are the simulated clouds, in the order in which they are shown.
+	Clouds() []CloudEndpoint
 	// Call carries out an operation of a cloud outside of the books, as
-	// somebody else would: how things get there beforehand.
-	Call(cloud, service, operation, region string, params map[string]any) (json.RawMessage, error)
+	// somebody else would: how things get there beforehand. An account that is ""
+	// is the cloud's own.
+	Call(cloud, service, operation, account, region string, params map[string]any) (json.RawMessage, error)
 	// Step moves the simulated clock.
 	Step(d time.Duration)
 	// Mark is the place in the books; Since counts the requests after one.

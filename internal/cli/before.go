@@ -23,10 +23,13 @@ type beforehand struct {
 	Objects []placement `json:"objects"`
 	// Set puts values into the job, as --set does: IDs that the calls gave.
 	Set map[string]any `json:"set"`
+	// FeatureGates are what the server has to have on, such as AzureVMSS=true.
+	FeatureGates string `json:"featureGates"`
 }
 
 // A placement is one call, or with After alone some simulated time.
 type placement struct {
+	Cloud     string         `json:"cloud"` // the job's, if left out
 	Service   string         `json:"service"`
 	Operation string         `json:"operation"`
 	Region    string         `json:"region"` // the job's, if left out
@@ -35,6 +38,8 @@ type placement struct {
 	// stands for the ID from then on.
 	As    map[string]string `json:"as"`
 	After string            `json:"after"`
+	// Account is another one than the simulation's own, as for the owner of a peer.
+	Account string `json:"account"`
 }
 
 // sandboxFile is the file beside a job file that says what exists beforehand.
@@ -83,7 +88,7 @@ func (b beforehand) prepare(s Simulation, d *document) error {
 		}
 		region := cmp.Or(o.Region, d.text("region"))
 		m, _ := params.(map[string]any)
-		answer, err := s.Call(d.text("provider"), o.Service, o.Operation, region, m)
+		answer, err := s.Call(cmp.Or(o.Cloud, d.text("provider")), o.Service, o.Operation, o.Account, region, m)
 		if err != nil {
 			return usagef("sandbox file, %s: %v", where, err)
 		}

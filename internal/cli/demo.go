@@ -33,7 +33,8 @@ func (a *app) demoCmd() *cobra.Command {
 		Long: withExamples("Take a job file through its whole life in a fresh sandbox: create, the same again, teardown, receipt",
 			"  zopday demo -f examples/vm-aws-fixed-lb.yaml\n  zopday demo --all") + `
 
-The last line is RECEIPT created=N removed=N kept=N left=0. The exit code is 0 only if
+CALLS counts what each stretch asked of the cloud, in all and changing something. The last
+line is RECEIPT created=N removed=N kept=N left=0. The exit code is 0 only if
 that holds: the same again made no mutating call and found nothing amiss, and the whole
 simulated account is afterwards as it was before.
 
@@ -150,6 +151,14 @@ type stage struct {
 	client *client.Client
 	before map[string]string // the whole account, before the job
 	since  int               // the place in the books, before the job
+	calls  []string          // what each stretch asked of the cloud
+}
+
+// asked notes what was asked of the cloud since a place in its books.
+func (st *stage) asked(what string, since int) Traffic {
+	tr := st.sim.Since(since)
+	st.calls = append(st.calls, fmt.Sprintf("%s=%d/%d", what, tr.Reads+len(tr.Mutating), len(tr.Mutating)))
+	return tr
 }
 
 func (a *app) demo(ctx context.Context, d document, so SimOptions) (t tally, err error) {
@@ -162,7 +171,11 @@ func (a *app) demo(ctx context.Context, d document, so SimOptions) (t tally, err
 			err = cerr
 		}
 	}()
-	a.tell("A simulated AWS at %s and a provisioner at %s, both new.", st.sim.AWS().URL, st.client.Server())
+	for _, c := range st.sim.Clouds() {
+		if c.Provider == d.text("provider") {
+			a.tell("A simulated %s at %s and a provisioner at %s, both new.", c.Title, c.URL, st.client.Server())
+		}
+	}
 	a.tell("Simulated time runs %g times as fast; nothing leaves this machine.", so.TimeScale)
 	a.chapter("Create %s   %s", d.text("name"), d.from)
 	j, createErr := a.demoCreate(ctx, st, d)
@@ -177,13 +190,15 @@ func (a *app) demo(ctx context.Context, d document, so SimOptions) (t tally, err
 		return t, ctx.Err()
 	}
 	t, endErr := a.demoEnd(ctx, st, j)
+	a.tell("CALLS %s   all/mutating", strings.Join(st.calls, " "))
 	return t, errors.Join(createErr, againErr, endErr)
 }
 
 // raise starts a simulated cloud with what has to exist beforehand, and a
 // server of its own beside it.
 func (a *app) raise(ctx context.Context, d *document, so SimOptions) (*stage, func() error, error) {
-	so.Control, so.AWS = "127.0.0.1:0", "127.0.0.1:0"
+	const anywhere = "127.0.0.1:0"
+	so.Control, so.AWS, so.GCP, so.Azure = anywhere, anywhere, anywhere, anywhere
 	s, err := a.simulate(ctx, so)
 	if err != nil {
 		return nil, nil, err
@@ -199,9 +214,9 @@ func (a *app) raise(ctx context.Context, d *document, so SimOptions) (*stage, fu
 		return errors.Join(errs...)
 	}
 	fail := func(err error) (*stage, func() error, error) { return nil, nil, errors.Join(err, closeAll()) }
+	var b beforehand
 	if d.path != "" {
-		b, err := readBeforehand(sandboxFile(d.path))
-		if err != nil {
+		if b, err = readBeforehand(sandboxFile(d.path)); err != nil {
 			return fail(err)
 		}
 		if err := b.prepare(s, d); err != nil {
@@ -213,7 +228,6 @@ func (a *app) raise(ctx context.Context, d *document, so SimOptions) (*stage, fu
 		return fail(fmt.Errorf("demo: %w", err))
 	}
 	closers = append(closers, func(context.Context) error { return os.RemoveAll(dir) })
-	e := s.AWS()
 	token := demoToken()
 	level, log := "error", io.Discard
 	if a.cfg.Verbose.yes() {
@@ -221,7 +235,7 @@ func (a *app) raise(ctx context.Context, d *document, so SimOptions) (*stage, fu
 	}
 	srv, err := a.start(ctx, ServeOptions{
 		Listen: "127.0.0.1:0", DB: filepath.Join(dir, "zopday.db"), DeadAfter: 10 * time.Second, Workers: 4,
-		TimeScale: so.TimeScale, LogLevel: level, Log: log, Token: token, Cloud: &e,
+		TimeScale: so.TimeScale, LogLevel: level, Log: log, Token: token, Clouds: s.Clouds(), FeatureGates: b.FeatureGates,
 	})
 	if err != nil {
 		return fail(err)
@@ -252,7 +266,7 @@ func (a *app) demoCreate(ctx context.Context, st *stage, d document) (client.Job
 	if err != nil {
 		return j, err
 	}
-	tr := st.sim.Since(st.since)
+	tr := st.asked("create", st.since)
 	a.tell("\nOutputs")
 	var b strings.Builder
 	a.showOutputs(&b, last.Outputs, "  ")
@@ -284,7 +298,7 @@ func (a *app) demoAgain(ctx context.Context, st *stage, d document, j client.Job
 	if err != nil {
 		return err
 	}
-	tr := st.sim.Since(mark)
+	tr := st.asked("again", mark)
 	var b strings.Builder
 	a.showDrift(&b, &j, v)
 	a.tell("%s", strings.TrimRight(b.String(), "\n"))
@@ -311,7 +325,7 @@ func (a *app) demoAgain(ctx context.Context, st *stage, d document, j client.Job
 func (a *app) demoEnd(ctx context.Context, st *stage, j client.Job) (tally, error) {
 	var t tally
 	a.chapter("Tear down %s", j.Name)
-	began, since := time.Now(), a.lastSeq(ctx, st.client, j.ID)
+	began, since, mark := time.Now(), a.lastSeq(ctx, st.client, j.ID), st.sim.Mark()
 	if _, _, err := st.client.DeleteJob(ctx, j.ID, j.Name); err != nil {
 		return t, err
 	}
@@ -324,6 +338,7 @@ func (a *app) demoEnd(ctx context.Context, st *stage, j client.Job) (tally, erro
 		return t, ctx.Err()
 	}
 	failed := err
+	st.asked("teardown", mark)
 	a.tell("\nRemoved in %s.", span(time.Since(began)))
 	_, r, err := st.client.Receipt(ctx, j.ID)
 	if err != nil {

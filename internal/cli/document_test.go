@@ -42,10 +42,12 @@ func TestExamples(t *testing.T) {
 			if err := j.Validate(); err != nil {
 				t.Error(err)
 			}
-			if other := names[j.Name]; other != "" {
+			// One spec serves every cloud, so names are unique at each alone.
+			name := string(j.Provider) + " " + j.Name
+			if other := names[name]; other != "" {
 				t.Errorf("has the name of %s", other)
 			}
-			names[j.Name] = f
+			names[name] = f
 			if _, err := readBeforehand(sandboxFile(f)); err != nil {
 				t.Error(err)
 			}
@@ -54,7 +56,8 @@ func TestExamples(t *testing.T) {
 			}
 		})
 	}
-	for _, must := range []string{"vm-aws-fixed.yaml", "vm-aws-fixed-lb.yaml", "vm-aws-asg-lb.yaml", "vm-aws-existing.yaml", "vm-aws-adopt.yaml"} {
+	for _, must := range []string{"vm-aws-fixed.yaml", "vm-aws-fixed-lb.yaml", "vm-aws-asg-lb.yaml", "vm-aws-existing.yaml", "vm-aws-adopt.yaml",
+		"vm-gcp-fixed-lb.yaml", "vm-gcp-mig-lb.yaml", "vm-azure-fixed-lb.yaml", "vm-azure-asg-lb.yaml"} {
 		if _, err := os.Stat(filepath.Join("../../examples", must)); err != nil {
 			t.Error(err)
 		}
@@ -190,9 +193,9 @@ type fakeSim struct {
 	calls []string
 }
 
-func (s *fakeSim) Call(cloud, service, operation, region string, params map[string]any) (json.RawMessage, error) {
+func (s *fakeSim) Call(cloud, service, operation, account, region string, params map[string]any) (json.RawMessage, error) {
 	b, err := json.Marshal(params)
-	s.calls = append(s.calls, strings.Join([]string{cloud, service, operation, region, string(b)}, " "))
+	s.calls = append(s.calls, strings.Join([]string{cloud, service, operation, account + region, string(b)}, " "))
 	return json.RawMessage(`{"Vpc":{"VpcID":"vpc-1","Tags":["vpc-"]},"Instances":[{"ID":"i-1"},{"ID":"i-1"},{"ID":"i-2"}]}`), err
 }
 
@@ -240,6 +243,33 @@ set:
 		}
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: error %v, want one that says %q", text, err, says)
+		}
+	}
+}
+
+// The examples of one thing at several clouds differ in provider and region alone.
+func TestOneSpecThreeClouds(t *testing.T) {
+	for aws, others := range map[string][]string{
+		"network-aws":          {"network-gcp", "network-azure"},
+		"network-aws-existing": {"network-gcp-existing", "network-azure-existing"},
+		"network-aws-peering":  {"network-gcp-peering", "network-azure-peering"},
+		"vm-aws-fixed-lb":      {"vm-gcp-fixed-lb", "vm-azure-fixed-lb"},
+		"vm-aws-asg-lb":        {"vm-gcp-mig-lb", "vm-azure-asg-lb"},
+	} {
+		read := func(name string) map[string]any {
+			docs, err := (&app{}).readDocuments([]string{filepath.Join("../../examples", name+".yaml")}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			delete(docs[0].body, "provider")
+			delete(docs[0].body, "region")
+			return docs[0].body
+		}
+		want := read(aws)
+		for _, other := range others {
+			if d := cmp.Diff(want, read(other)); d != "" {
+				t.Errorf("%s and %s (-aws +other):\n%s", aws, other, d)
+			}
 		}
 	}
 }

@@ -38,6 +38,7 @@ func (a *app) showJob(w io.Writer, j *client.Job) {
 		}
 	}
 	a.showSteps(w, j)
+	a.showNetwork(w, j)
 	a.showVMs(w, j)
 	a.showControls(w, j)
 	for _, s := range j.Config.InfraConfig.Warnings {
@@ -68,6 +69,57 @@ func (a *app) showSteps(w io.Writer, j *client.Job) {
 			b.WriteString(a.outTerm.paint(p.paint, clean(p.text)))
 		}
 		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+	}
+}
+
+// showNetwork is how a job's network is laid out and what it is tied to.
+func (a *app) showNetwork(w io.Writer, j *client.Job) {
+	infra := j.Config.InfraConfig
+	if infra.NetworkPlan != nil {
+		fmt.Fprintf(w, "\nNetwork %s  %s\n", clean(infra.NetworkPlan.CIDR), clean(infra.NetworkID))
+		a.showLayout(w, infra.NetworkPlan)
+	} else if len(infra.Subnets) > 0 {
+		fmt.Fprintf(w, "\nNetwork %s  %s\n", clean(infra.NetworkCIDR), clean(infra.NetworkID))
+		t := table{head: []string{"  SUBNET", "RANGE", "ZONE", "ID"}}
+		for _, s := range infra.Subnets {
+			t.add("  "+s.Name, s.CIDR, s.Zone, s.ID)
+		}
+		t.write(w, a.tableTerm())
+	}
+	for _, p := range infra.Peerings {
+		fmt.Fprintf(w, "  Peering with %s: %s", clean(p.NetworkID), clean(p.State))
+		if p.Waiting != "" {
+			fmt.Fprintf(w, "; %s", clean(p.Waiting))
+		}
+		fmt.Fprintln(w)
+	}
+	for _, z := range infra.DNSZones {
+		fmt.Fprintf(w, "  Zone %s, %s", clean(z.Name), clean(z.Visibility))
+		if z.Delegation != "" {
+			fmt.Fprintf(w, ": %s", clean(z.Delegation))
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// showLayout is the address plan of a network.
+func (a *app) showLayout(w io.Writer, p *job.NetworkPlan) {
+	t := table{head: []string{"  SUBNET", "RANGE", "ZONE"}}
+	for _, s := range p.Subnets {
+		t.add("  "+s.Key, s.CIDR, s.Zone)
+	}
+	for _, c := range p.SecondaryCIDRs {
+		t.add("  (further range)", c, "")
+	}
+	for _, r := range p.SecondaryRanges {
+		t.add("  (secondary range "+r.Name+")", r.CIDR, "")
+	}
+	if p.PrivateServices != "" {
+		t.add("  (private services)", p.PrivateServices, "")
+	}
+	t.write(w, a.tableTerm())
+	for _, n := range p.Notes {
+		fmt.Fprintf(w, "  %s\n", clean(n))
 	}
 }
 

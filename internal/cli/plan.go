@@ -123,6 +123,10 @@ func (a *app) showPlan(w io.Writer, p client.Plan) {
 	for i, s := range p.Steps {
 		fmt.Fprintf(w, "  %2d %s  %s\n", i+1, pad(s.Name, 24), clean(s.Title))
 	}
+	if p.Network != nil {
+		head("Network %s", clean(p.Network.CIDR))
+		a.showLayout(w, p.Network)
+	}
 	a.showPlannedObjects(w, p, head)
 	if len(p.LeftAlone) > 0 {
 		head("Leaves alone")

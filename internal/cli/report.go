@@ -98,14 +98,14 @@ func (a *app) explainProblem(p *client.Problem) failure {
 		}
 		text := clean(e.Message)
 		if e.Fix != "" {
-			text += "; " + clean(e.Fix)
+			text += "; " + asCommands.Replace(clean(e.Fix))
 		}
 		if w := e.Where(); w != "" {
 			text = clean(w) + ": " + text
 		}
 		f.rows = append(f.rows, row{"Field", text})
 	}
-	switch hint := clean(p.Hint); {
+	switch hint := asCommands.Replace(clean(p.Hint)); {
 	case hint != "":
 		f.rows = append(f.rows, row{"Do", hint})
 	case p.Status == http.StatusUnauthorized && a.cfg.Token.Value == "":
@@ -120,6 +120,20 @@ func (a *app) explainProblem(p *client.Problem) failure {
 	}
 	return f
 }
+
+// asCommands puts the commands in the place of the requests that the API's hints
+// speak of; a hint without a command for it stays as it came.
+var asCommands = strings.NewReplacer(
+	"GET …/plan lists", "zopday jobs plan JOB lists",
+	"Repeat the request with ?confirm=", "Repeat the command with --confirm ",
+	"repeat the request with ?confirm=", "repeat the command with --confirm ",
+	"add ?confirm=", "add --confirm ",
+	"GET /provisioning-jobs lists", "zopday jobs list shows",
+	"GET the job to see", "zopday jobs get JOB, to see",
+	"Retry it with POST …/retry", "Retry it with zopday jobs retry JOB",
+	"tear it down with DELETE", "tear it down with zopday jobs delete JOB",
+	"cancel it with DELETE", "cancel it with zopday jobs cancel JOB",
+)
 
 // problemDocument is an error as RFC 9457 says, on one line. The server's own
 // document is passed on as it came.

@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/zopday/provisioner/internal/job"
 )
 
 // stopWithin is how long a server may take to come to a safe point.
@@ -30,8 +32,13 @@ func (a *app) serveCmd() *cobra.Command {
 
 Every flag can be given as ZOPDAY_<FLAG> in the environment too, such as
 ZOPDAY_DB or ZOPDAY_WORKER_DEAD_AFTER. ZOPDAY_BOOTSTRAP_TOKEN sets the token; without
-it one is made at the first start and shown once. Access to AWS is configured as for
-every SDK of AWS: AWS_REGION, AWS_PROFILE, AWS_ENDPOINT_URL and so on.
+it one is made at the first start and shown once.
+
+Access to the clouds is configured as for every SDK of theirs (docs/cli.md has the list):
+  AWS           AWS_REGION, AWS_PROFILE, AWS_ENDPOINT_URL, …
+  Google Cloud  application default credentials, GOOGLE_CLOUD_PROJECT, ZOPDAY_GCP_ENDPOINT
+  Azure         the default chain of credentials, AZURE_SUBSCRIPTION_ID, AZURE_AUTHORITY_HOST,
+                ZOPDAY_AZURE_RESOURCE_MANAGER_ENDPOINT, ZOPDAY_AZURE_CA_FILE
 
 SIGTERM and SIGINT end it: steps come to a safe point, leases are handed back, and
 another worker goes on.`,
@@ -65,6 +72,7 @@ func serveFlags(cmd *cobra.Command, o *ServeOptions) {
 	cmd.Flags().DurationVar(&o.DeadAfter, "worker-dead-after", 10*time.Second, "silence after which a worker's jobs are taken over")
 	cmd.Flags().IntVar(&o.Workers, "workers", 16, "jobs carried out side by side; 0 runs the API alone")
 	cmd.Flags().StringVar(&o.LogLevel, "log-level", "info", "debug, info, warn or error")
+	cmd.Flags().StringVar(&o.FeatureGates, "feature-gates", "", "what is in preview and to be on, such as AzureVMSS=true")
 	completeFixed(cmd, "log-level", logLevels...)
 }
 
@@ -93,10 +101,17 @@ func checkServe(o ServeOptions) error {
 		return usagef("--worker-dead-after is %s; use 1s or more", o.DeadAfter)
 	case o.TimeScale <= 0:
 		return usagef("--time-scale is %v; use a number above 0", o.TimeScale)
+	case gateFault(o.FeatureGates) != nil:
+		return usagef("--feature-gates: %v", gateFault(o.FeatureGates))
 	case !slices.Contains(logLevels, o.LogLevel):
 		return &usageError{msg: fmt.Sprintf("--log-level %q is not known", o.LogLevel), hint: "use " + strings.Join(logLevels, ", ")}
 	}
 	return nil
+}
+
+func gateFault(list string) error {
+	_, err := job.ParseGates(list)
+	return err
 }
 
 var logLevels = []string{"debug", "info", "warn", "error"}
@@ -178,8 +193,8 @@ func (a *app) simCmd() *cobra.Command {
 		Long: withExamples("Run the simulated clouds alone, each on its own port, with a control API beside them",
 			"  zopday sim\n  zopday sim --latency 80ms/250ms --time-scale 60") + `
 
-Everything is in memory and gone when it ends, unless --state names a directory. It answers the SDKs of AWS:
-AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY as printed at the start.
+Everything is in memory and gone when it ends, unless --state names a directory. It answers the
+SDKs of AWS, Google Cloud and Azure; what points them to it is printed at the start.
 docs/simulation.md describes the control API.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.flagsFromEnv(cmd); err != nil {
@@ -205,9 +220,17 @@ docs/simulation.md describes the control API.`,
 	}
 	simFlags(cmd, &o, &latency, 1)
 	cmd.Flags().StringVar(&o.State, "state", "", "`directory` to keep everything in, across restarts; in memory if left out")
-	cmd.Flags().StringVar(&o.Control, "control", "127.0.0.1:5090", "`address` of the control API; a bare number is a port, 0 any free one")
-	cmd.Flags().StringVar(&o.AWS, "aws", "127.0.0.1:5091", "`address` of the simulated AWS; a bare number is a port, 0 any free one")
+	simAddresses(cmd, &o)
 	return cmd
+}
+
+// simAddresses are where the simulated clouds listen.
+func simAddresses(cmd *cobra.Command, o *SimOptions) {
+	const bare = "; a bare number is a port, 0 any free one"
+	cmd.Flags().StringVar(&o.Control, "control", "127.0.0.1:5090", "`address` of the simulation's control API"+bare)
+	cmd.Flags().StringVar(&o.AWS, "aws", "127.0.0.1:5091", "`address` of the simulated AWS"+bare)
+	cmd.Flags().StringVar(&o.GCP, "gcp", "127.0.0.1:5092", "`address` of the simulated Google Cloud"+bare)
+	cmd.Flags().StringVar(&o.Azure, "azure", "127.0.0.1:5093", "`address` of the simulated Azure, which speaks TLS"+bare)
 }
 
 func simFlags(cmd *cobra.Command, o *SimOptions, latency *string, scale float64) {
@@ -239,11 +262,26 @@ func parseLatency(s string) (read, write time.Duration, err error) {
 
 // showSimulation prints where the simulated clouds are and how to use them.
 func (a *app) showSimulation(s Simulation, o SimOptions) {
-	e := s.AWS()
-	out := fmt.Sprintf("AWS      %s  (account %s)\nControl  %s\n", e.URL, s.Account(), s.ControlURL())
-	_ = a.write([]byte(out)) // the addresses are the result; a closed pipe does not end the simulation
-	a.say("\nUse it:\n  export AWS_ENDPOINT_URL=%s AWS_ACCESS_KEY_ID=%s AWS_SECRET_ACCESS_KEY=%s\n  zopday serve --time-scale %s\n\nCtrl-C ends it.",
-		e.URL, e.AccessKey, e.SecretKey, strconv.FormatFloat(o.TimeScale, 'g', -1, 64))
+	_ = a.write([]byte(addresses(s))) // the addresses are the result; a closed pipe does not end the simulation
+	var use strings.Builder
+	for _, c := range s.Clouds() {
+		use.WriteString("  export")
+		for _, v := range c.Env {
+			use.WriteString(" " + v.Name + "=" + v.Value)
+		}
+		use.WriteString("\n")
+	}
+	a.say("\nUse it:\n%s  zopday serve --time-scale %s\n\nCtrl-C ends it.", use.String(), strconv.FormatFloat(o.TimeScale, 'g', -1, 64))
+}
+
+// addresses are where the simulation answers, a line each.
+func addresses(s Simulation) string {
+	var b strings.Builder
+	for _, c := range s.Clouds() {
+		fmt.Fprintf(&b, "%-13s %s  (simulated, %s)\n", c.Title, c.URL, c.Account)
+	}
+	fmt.Fprintf(&b, "%-13s %s\n", "Control", s.ControlURL())
+	return b.String()
 }
 
 func (a *app) sandboxCmd() *cobra.Command {
@@ -251,8 +289,8 @@ func (a *app) sandboxCmd() *cobra.Command {
 	var o ServeOptions
 	var latency, db string
 	cmd := &cobra.Command{
-		Use: "sandbox", Short: "Run the provisioner and a simulated AWS together on this machine", Args: args(0, 0, ""),
-		Long: withExamples("Run the provisioner and a simulated AWS together on this machine; nothing leaves it, and no cloud account is needed",
+		Use: "sandbox", Short: "Run the provisioner and the simulated clouds together on this machine", Args: args(0, 0, ""),
+		Long: withExamples("Run the provisioner and the simulated clouds together on this machine; nothing leaves it, and no cloud account is needed",
 			"  zopday sandbox\n  zopday sandbox --latency 80ms/250ms --time-scale 20"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.flagsFromEnv(cmd); err != nil {
@@ -282,8 +320,7 @@ func (a *app) sandboxCmd() *cobra.Command {
 	cmd.Flags().Lookup("log-level").Changed = false
 	cmd.Flags().Lookup("log-level").DefValue = "warn"
 	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:5087", "`address` of the provisioner; port 0 is any free one")
-	cmd.Flags().StringVar(&so.Control, "control", "127.0.0.1:5090", "`address` of the simulation's control API; port 0 is any free one")
-	cmd.Flags().StringVar(&so.AWS, "aws", "127.0.0.1:5091", "`address` of the simulated AWS; port 0 is any free one")
+	simAddresses(cmd, &so)
 	cmd.Flags().StringVar(&db, "db", "", "`path` of an SQLite file to keep, or a postgres:// DSN; thrown away if left out")
 	return cmd
 }
@@ -297,19 +334,18 @@ func (a *app) sandbox(ctx context.Context, so SimOptions, o ServeOptions) error 
 		return err
 	}
 	defer s.Close(context.WithoutCancel(ctx))
-	e := s.AWS()
-	o.Cloud = &e
+	o.Clouds = s.Clouds()
 	srv, err := a.start(ctx, o)
 	if err != nil {
 		return err
 	}
 	token := cmp.Or(srv.FreshToken(), o.Token)
-	_ = a.write([]byte(fmt.Sprintf("Server   %s\nAWS      %s  (simulated, account %s)\nControl  %s\n", srv.URL(), e.URL, s.Account(), s.ControlURL())))
+	_ = a.write([]byte(fmt.Sprintf("%-13s %s\n%s", "Server", srv.URL(), addresses(s))))
 	show := "the one given before"
 	if srv.FreshToken() != "" {
 		show = token
 	}
-	fmt.Fprintf(a.stderr, "Token    %s\n", show)
+	fmt.Fprintf(a.stderr, "%-13s %s\n", "Token", show)
 	a.say("\nIn another terminal:\n  export ZOPDAY_SERVER=%s ZOPDAY_TOKEN=%s\n  zopday jobs create -f examples/vm-aws-fixed.yaml --wait\n  zopday jobs delete docker-host --wait\n\nCtrl-C ends it, and everything in it is gone.",
 		srv.URL(), show)
 	return a.runUntilStopped(ctx, srv)

@@ -24,10 +24,11 @@ type Plan struct {
 		State job.ObjectStatus `json:"state"`
 		ID    string           `json:"id"`
 	} `json:"objects"`
-	Changes   int         `json:"changes"` // objects that do not exist yet
-	Checks    []Check     `json:"checks"`
-	LeftAlone []LeftAlone `json:"leftAlone"`
-	Teardown  []string    `json:"teardown"`
+	Changes   int              `json:"changes"` // objects that do not exist yet
+	Checks    []Check          `json:"checks"`
+	Network   *job.NetworkPlan `json:"network"` // nil: the job makes none, or it could not be laid out
+	LeftAlone []LeftAlone      `json:"leftAlone"`
+	Teardown  []string         `json:"teardown"`
 	Cost      struct {
 		Summary string `json:"summary"`
 		Items   []struct {

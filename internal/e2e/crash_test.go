@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -27,33 +28,41 @@ func TestMain(m *testing.M) {
 // A scenario is a stretch of a job's life that is crashed at every point.
 type scenario struct {
 	name  string
-	spec  string
 	setup func(*rig) // before the stretch, without crashes; once for all points. nil: nothing
 	begin func(*rig) // sets the stretch off
 	end   job.Status
+
+	cloud job.Provider // "" is AWS
+	place func(*rig)   // what exists at the cloud beforehand; nil: nothing
 }
 
 func finished(spec string, ops ...job.VMOp) func(*rig) {
 	return func(r *rig) {
-		w := r.start()
-		r.vm("shop-prod", spec)
-		r.await(job.Completed)
-		for _, op := range ops {
-			r.move(job.Operate, op)
-			r.await(job.Completed)
-		}
-		w.stop()
-		<-w.done
+		r.finish(func() { r.vm("shop-prod", spec) }, ops...)
 	}
 }
 
+// finish brings a job to its end and lets the worker go.
+func (r *rig) finish(begin func(), ops ...job.VMOp) {
+	r.t.Helper()
+	w := r.start()
+	begin()
+	r.await(job.Completed)
+	for _, op := range ops {
+		r.move(job.Operate, op)
+		r.await(job.Completed)
+	}
+	w.stop()
+	<-w.done
+}
+
 var scenarios = []scenario{
-	{"create fixed", fixedLB, nil, func(r *rig) { r.vm("shop-prod", fixedLB) }, job.Completed},
-	{"create asg", asgLB, nil, func(r *rig) { r.vm("shop-prod", asgLB) }, job.Completed},
-	{"attach", fixedLB, finished(fixedLB, job.DetachLB), func(r *rig) { r.move(job.Operate, job.AttachLB) }, job.Completed},
-	{"detach", fixedLB, finished(fixedLB), func(r *rig) { r.move(job.Operate, job.DetachLB) }, job.Completed},
-	{"teardown fixed", fixedLB, finished(fixedLB), func(r *rig) { r.move(job.Delete, "") }, job.Cancelled},
-	{"teardown asg", asgLB, finished(asgLB), func(r *rig) { r.move(job.Delete, "") }, job.Cancelled},
+	{name: "create fixed", begin: func(r *rig) { r.vm("shop-prod", fixedLB) }, end: job.Completed},
+	{name: "create asg", begin: func(r *rig) { r.vm("shop-prod", asgLB) }, end: job.Completed},
+	{name: "attach", setup: finished(fixedLB, job.DetachLB), begin: func(r *rig) { r.move(job.Operate, job.AttachLB) }, end: job.Completed},
+	{name: "detach", setup: finished(fixedLB), begin: func(r *rig) { r.move(job.Operate, job.DetachLB) }, end: job.Completed},
+	{name: "teardown fixed", setup: finished(fixedLB), begin: func(r *rig) { r.move(job.Delete, "") }, end: job.Cancelled},
+	{name: "teardown asg", setup: finished(asgLB), begin: func(r *rig) { r.move(job.Delete, "") }, end: job.Cancelled},
 }
 
 // A point is where a worker dies.
@@ -139,25 +148,27 @@ func (s scenario) measure(t *testing.T, start *frozen) (calls, reads, writes int
 // the teardown. Reads are a seeded sample, unless E2E_ALL is set.
 func TestCrashMatrix(t *testing.T) {
 	for _, s := range scenarios {
-		t.Run(s.name, func(t *testing.T) {
-			var start *frozen
-			if s.setup != nil {
-				r := newRig(t, sim.Options{Seed: 1})
-				before := r.world.Snapshot()
-				s.setup(r)
-				start = r.freeze(before)
-			}
-			calls, reads, writes := s.measure(t, start)
-			t.Logf("%d mutating calls, %d reads, %d ledger writes", calls, reads, writes)
-			if calls == 0 || writes == 0 {
-				t.Fatal("there is nothing to crash")
-			}
-			for _, p := range points(calls, reads, writes) {
-				t.Run(p.String(), func(t *testing.T) {
-					t.Parallel()
-					s.crash(t, p, start)
-				})
-			}
+		t.Run(s.name, func(t *testing.T) { s.crashes(t, points) })
+	}
+}
+
+// crashes crashes the stretch at every point that pick chooses.
+func (s scenario) crashes(t *testing.T, pick func(calls, reads, writes int) []point) {
+	var start *frozen
+	if s.setup != nil {
+		r, before := s.rig(t, 1, nil)
+		s.setup(r)
+		start = r.freeze(before)
+	}
+	calls, reads, writes := s.measure(t, start)
+	t.Logf("%d mutating calls, %d reads, %d ledger writes", calls, reads, writes)
+	if calls == 0 || writes == 0 {
+		t.Fatal("there is nothing to crash")
+	}
+	for _, p := range pick(calls, reads, writes) {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			s.crash(t, p, start)
 		})
 	}
 }
@@ -191,7 +202,10 @@ func (s scenario) rig(t *testing.T, seed int, start *frozen) (*rig, sim.Snapshot
 	if start != nil {
 		return thaw(t, sim.Options{Seed: 1}, *start), start.before
 	}
-	r := newRig(t, sim.Options{Seed: uint64(seed)})
+	r := newRigAt(t, cmp.Or(s.cloud, job.AWS), sim.Options{Seed: uint64(seed)})
+	if s.place != nil {
+		s.place(r)
+	}
 	return r, r.world.Snapshot()
 }
 

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,17 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-
-	cloudaws "github.com/zopday/provisioner/internal/cloud/aws"
 	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/ledger"
 	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/reconciler"
 	"github.com/zopday/provisioner/internal/sim"
-	simaws "github.com/zopday/provisioner/internal/sim/aws"
 	"github.com/zopday/provisioner/internal/spaces"
 	"github.com/zopday/provisioner/internal/steps"
 )
@@ -42,9 +35,10 @@ const (
 	pace = 300
 )
 
-// A rig is a ledger, a simulated AWS, and the workers between them.
+// A rig is a ledger, a simulated cloud, and the workers between them.
 type rig struct {
 	t      testing.TB
+	cloud  job.Provider
 	world  *sim.World
 	url    string
 	d      *db.DB
@@ -60,15 +54,22 @@ type rig struct {
 
 func newRig(t testing.TB, o sim.Options) *rig {
 	t.Helper()
+	return newRigAt(t, job.AWS, o)
+}
+
+// newRigAt is a rig at another cloud than AWS.
+func newRigAt(t testing.TB, at job.Provider, o sim.Options) *rig {
+	t.Helper()
 	empty, err := migrated()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return thaw(t, o, frozen{db: empty})
+	return thaw(t, o, frozen{cloud: at, db: empty})
 }
 
 // frozen is a rig at rest, from which others can start.
 type frozen struct {
+	cloud     job.Provider
 	db, world []byte
 	jobID     string
 	before    sim.Snapshot // the account before anything was made
@@ -85,7 +86,7 @@ func (r *rig) freeze(before sim.Snapshot) *frozen {
 	if err := errors.Join(stop(), r.d.Close()); err != nil {
 		r.t.Fatal(err)
 	}
-	f := &frozen{jobID: r.jobID, before: before}
+	f := &frozen{cloud: r.cloud, jobID: r.jobID, before: before}
 	if f.db, err = os.ReadFile(r.file); err != nil {
 		r.t.Fatal(err)
 	}
@@ -106,8 +107,7 @@ func thaw(t testing.TB, o sim.Options, f frozen) *rig {
 		o.TimeScale = pace
 	}
 	w := sim.New(o)
-	server := httptest.NewServer(simaws.New(w, simaws.Options{}))
-	t.Cleanup(server.Close)
+	url := serveCloud(t, f.cloud, w)
 	if f.world != nil {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, worldFile), f.world, 0o600); err != nil {
@@ -139,7 +139,7 @@ func thaw(t testing.TB, o sim.Options, f frozen) *rig {
 	t.Cleanup(func() { _ = d.Close() })
 	client, closeSpaces := spaces.BuiltIn(spaces.NewRegistry(d))
 	t.Cleanup(func() { _ = closeSpaces() })
-	r := &rig{t: t, world: w, url: server.URL, d: d, file: file, jobID: f.jobID, ledger: ledger.New(d, ledger.Options{}), spaces: client}
+	r := &rig{t: t, cloud: f.cloud, world: w, url: url, d: d, file: file, jobID: f.jobID, ledger: ledger.New(d, ledger.Options{}), spaces: client}
 	r.keys.Store("AKIAIOSFODNN7EXAMPLE")
 	return r
 }
@@ -247,27 +247,6 @@ func (w *worker) kill() error {
 	return errDead
 }
 
-func (r *rig) clouds(w *worker) *cloudaws.Clouds {
-	client := &http.Client{Timeout: 20 * time.Second, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
-		if w.dead.Load() {
-			return nil, errors.New("dial tcp: connection refused")
-		}
-		return http.DefaultTransport.RoundTrip(req)
-	})}
-	return cloudaws.New(cloudaws.Options{Pace: pace, LoadConfig: func(context.Context, string, string) (aws.Config, error) {
-		return aws.Config{
-			Region: region, BaseEndpoint: aws.String(r.url), HTTPClient: client,
-			Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-				return credentials.NewStaticCredentialsProvider(r.keys.Load().(string), "secret", "").Value, nil
-			}),
-		}, nil
-	}})
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 // start runs a worker until the test ends or it is killed.
 func (r *rig) start(prepare ...func(*worker)) *worker {
 	r.t.Helper()
@@ -303,12 +282,18 @@ func (r *rig) start(prepare ...func(*worker)) *worker {
 	return w
 }
 
-// vm is a VM job, queued.
+// vm is a VM job in mode create, queued.
 func (r *rig) vm(name, spec string, change ...func(*job.Job)) *job.Job {
 	r.t.Helper()
+	return r.job(job.VM, name, spec, change...)
+}
+
+// job is a job in mode create at the rig's cloud, queued.
+func (r *rig) job(family job.ResourceType, name, spec string, change ...func(*job.Job)) *job.Job {
+	r.t.Helper()
 	j := &job.Job{
-		ID: job.NewID("job"), OrgID: org, Kind: job.Provisioning, ResourceType: job.VM, Provider: job.AWS, Mode: job.ModeCreate,
-		Name: name, CloudAccountID: "default", Region: region, SubjectType: "vm_pool", SubjectID: job.NewID("vmp"),
+		ID: job.NewID("job"), OrgID: org, Kind: job.Provisioning, ResourceType: family, Provider: r.cloud, Mode: job.ModeCreate,
+		Name: name, CloudAccountID: "default", Region: regions[r.cloud], SubjectType: string(family), SubjectID: job.NewID("sub"),
 		Status: job.Queued, Phase: job.PhaseProvision, CreatedBy: "test", Config: job.Config{Spec: json.RawMessage(spec)},
 		Labels: map[string]string{"team": "shop"},
 	}

@@ -210,6 +210,9 @@ func checkSummary(checks []cloud.Check) string {
 	case f > 1:
 		return fmt.Sprintf("%d things to fix: %s.", f, s)
 	}
+	if n[cloud.CheckOK] == 0 && n[cloud.CheckUnchecked] > 0 {
+		return "Not known yet: nothing could be checked, " + fmt.Sprintf("%d not checked", n[cloud.CheckUnchecked]) + "."
+	}
 	return "Ready: " + s + "."
 }
 

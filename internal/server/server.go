@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 	"github.com/zopday/provisioner/internal/api"
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/cloud/aws"
+	"github.com/zopday/provisioner/internal/cloud/azure"
+	"github.com/zopday/provisioner/internal/cloud/gcp"
 	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/ledger"
@@ -39,13 +42,29 @@ type Config struct {
 	TimeScale     float64       // simulated clouds: how many of their seconds pass in a real one; 0 and 1 are real time
 	Token         string        // the bootstrap token; "" keeps the one there is, or makes one
 	ConfigService string        // address of an external config service; "" is the built-in one
+	Gates         job.Gates     // the feature gates that are on
 	AWS           *AWS          // nil: configured by the environment, as for every SDK of AWS
+	GCP           *GCP          // likewise
+	Azure         *Azure        // likewise
 	Version       api.Version
 	Log           *slog.Logger
 }
 
 // AWS is a fixed endpoint with fixed credentials.
-type AWS struct{ Endpoint, AccessKey, SecretKey string }
+type AWS struct {
+	Endpoint, AccessKey, SecretKey string
+}
+
+// GCP is a fixed endpoint of all services, with a fixed token.
+type GCP struct{ Endpoint, Project, Token string }
+
+// Azure is a fixed Resource Manager that is its own authority, with a fixed
+// service principal.
+type Azure struct {
+	Endpoint                                     string
+	CA                                           []byte // its root certificate, PEM
+	Tenant, Subscription, ClientID, ClientSecret string
+}
 
 // A Server is one process that runs.
 type Server struct {
@@ -147,9 +166,11 @@ func (s *Server) parts(c Config, d *db.DB) parts {
 	l := ledger.New(d, ledger.Options{})
 	p.metrics.WatchLedger(l)
 	pace := pipeline.Pace(c.TimeScale)
-	clouds := byProvider{job.AWS: openAWS(c, pace, p.metrics)}
+	clouds := byProvider{
+		job.AWS: openAWS(c, pace, observed(p.metrics)), job.GCP: openGCP(c, pace, observed(p.metrics)), job.Azure: openAzure(c, pace, observed(p.metrics)),
+	}
 	registrar := s.registrar(c, d)
-	p.service = provision.New(provision.Config{Ledger: l, Clouds: clouds, Spaces: registrar, Pace: pace, Log: c.Log})
+	p.service = provision.New(provision.Config{Ledger: l, Clouds: clouds, Spaces: registrar, Pace: pace, Gates: c.Gates, Log: c.Log})
 	if c.Workers > 0 {
 		p.reconciler = reconciler.New(reconciler.Config{
 			Ledger: l, Clouds: clouds, Spaces: registrar, Log: c.Log, Hooks: hooks(p.metrics), Version: c.Version.Version,
@@ -168,18 +189,37 @@ func (s *Server) registrar(c Config, d *db.DB) steps.Registrar {
 	return client
 }
 
-func openAWS(c Config, pace pipeline.Pace, m *observe.Metrics) cloud.Opener {
-	o := aws.Options{Pace: pace, Logger: c.Log, Observe: func(service, op string, _ bool, class pipeline.Class, took time.Duration) {
-		outcome := string(class)
-		if outcome == "" {
-			outcome = "ok"
-		}
-		m.CloudCall(service, op, outcome, took)
-	}}
-	if c.AWS != nil {
-		o.LoadConfig = aws.Static(c.AWS.Endpoint, c.AWS.AccessKey, c.AWS.SecretKey)
+// An observer is told of every call to a cloud.
+type observer = func(service, op string, mutating bool, class pipeline.Class, took time.Duration)
+
+func observed(m *observe.Metrics) observer {
+	return func(service, op string, _ bool, class pipeline.Class, took time.Duration) {
+		m.CloudCall(service, op, cmp.Or(string(class), "ok"), took)
 	}
-	return aws.New(o)
+}
+
+func openAWS(c Config, pace pipeline.Pace, o observer) cloud.Opener {
+	opts := aws.Options{Pace: pace, Logger: c.Log, Observe: o}
+	if c.AWS != nil {
+		opts.LoadConfig = aws.Static(c.AWS.Endpoint, c.AWS.AccessKey, c.AWS.SecretKey)
+	}
+	return aws.New(opts)
+}
+
+func openGCP(c Config, pace pipeline.Pace, o observer) cloud.Opener {
+	opts := gcp.Options{Pace: pace, Logger: c.Log, Observe: o}
+	if c.GCP != nil {
+		opts.LoadConfig = gcp.Static(c.GCP.Endpoint, c.GCP.Project, c.GCP.Token)
+	}
+	return gcp.New(opts)
+}
+
+func openAzure(c Config, pace pipeline.Pace, o observer) cloud.Opener {
+	opts := azure.Options{Pace: pace, Logger: c.Log, Observe: o}
+	if a := c.Azure; a != nil {
+		opts.LoadConfig = azure.Static(a.Endpoint, a.CA, a.Tenant, a.Subscription, a.ClientID, a.ClientSecret)
+	}
+	return azure.New(opts)
 }
 
 // byProvider opens each job's account at the job's own cloud.

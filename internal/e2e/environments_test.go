@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"github.com/zopday/provisioner/internal/job"
+)
+
+const (
+	wholeNetwork    = `{"network":{"cidr":"10.50.0.0/16","zones":3,"subnets":["public","private","database"]},"dnsZones":[{"name":"shop.internal"},{"name":"shop.example.com","visibility":"public"}]}`
+	peeredNetwork   = `{"network":{"subnets":["private"],"nat":"none"},"peerings":[{"networkId":"hub"}]}`
+	existingNetwork = `{"existing":{"networkId":"office"},"network":{"subnets":["public","private"]},"dnsZones":[{"name":"team.internal"}]}`
+	adoptedNetwork  = `{"adopt":{"name":"office"}}`
+)
+
+var environments = []environment{
+	{cloud: job.AWS, family: job.Network, mode: job.ModeCreate, spec: wholeNetwork, attr: "map-public-ip",
+		tamper: func(r *rig) {
+			r.call("ec2", "ModifySubnetAttribute", map[string]any{"SubnetId": r.object("ec2:subnet", "private-a"), "MapPublicIpOnLaunch": map[string]any{"Value": true}})
+		}},
+	{cloud: job.AWS, family: job.Network, mode: job.ModeCreate, what: "peering", spec: peeredNetwork, place: vpcNamed("hub")},
+	{cloud: job.AWS, family: job.Network, mode: job.ModeCreateInExisting, spec: existingNetwork, place: vpcNamed("office")},
+	{cloud: job.AWS, family: job.Network, mode: job.ModeAdopt, spec: adoptedNetwork, place: vpcNamed("office")},
+
+	{cloud: job.GCP, family: job.Network, mode: job.ModeCreate, spec: wholeNetwork},
+	{cloud: job.GCP, family: job.Network, mode: job.ModeCreate, what: "peering", spec: peeredNetwork, place: gcpNetwork("hub")},
+	{cloud: job.GCP, family: job.Network, mode: job.ModeCreateInExisting, spec: existingNetwork, place: gcpNetwork("office")},
+	{cloud: job.GCP, family: job.Network, mode: job.ModeAdopt, spec: adoptedNetwork, place: gcpNetwork("office")},
+	{cloud: job.GCP, family: job.VM, mode: job.ModeCreate, what: "fixed", spec: fixedLB},
+	{cloud: job.GCP, family: job.VM, mode: job.ModeCreate, what: "mig", spec: asgLB},
+
+	{cloud: job.Azure, family: job.Network, mode: job.ModeCreate, spec: wholeNetwork},
+	{cloud: job.Azure, family: job.Network, mode: job.ModeCreate, what: "peering", spec: peeredNetwork, place: vnet("hub")},
+	{cloud: job.Azure, family: job.Network, mode: job.ModeCreateInExisting, spec: existingNetwork, place: vnet("office")},
+	{cloud: job.Azure, family: job.Network, mode: job.ModeAdopt, spec: adoptedNetwork, place: vnet("office")},
+	{cloud: job.Azure, family: job.VM, mode: job.ModeCreate, what: "flexible", spec: fixedLB},
+	{cloud: job.Azure, family: job.VM, mode: job.ModeCreate, what: "uniform", spec: asgLB},
+}
+
+// vpcNamed places somebody's VPC with that name.
+func vpcNamed(name string) func(*rig) {
+	return func(r *rig) {
+		r.call("ec2", "CreateVpc", map[string]any{"CidrBlock": "10.60.0.0/16", "TagSpecifications": []any{
+			map[string]any{"ResourceType": "vpc", "Tags": []any{map[string]any{"Key": "Name", "Value": name}}},
+		}})
+	}
+}
+
+// gcpNetwork places somebody's network with a subnet.
+func gcpNetwork(name string) func(*rig) {
+	return func(r *rig) {
+		r.call("compute", "networks.insert", map[string]any{"name": name, "autoCreateSubnetworks": false})
+		r.call("compute", "subnetworks.insert", map[string]any{"region": regions[job.GCP], "name": "theirs", "network": "global/networks/" + name, "ipCidrRange": "10.60.0.0/20"})
+	}
+}
+
+// vnet places somebody's virtual network with a subnet, in a group of its own.
+func vnet(name string) func(*rig) {
+	return func(r *rig) {
+		group := "/subscriptions/{subscriptionId}/resourceGroups/" + name + "-rg"
+		r.call("resources", "PUT", map[string]any{"id": group, "body": map[string]any{"location": regions[job.Azure]}})
+		r.call("network", "PUT", map[string]any{"id": group + "/providers/Microsoft.Network/virtualNetworks/" + name, "body": map[string]any{
+			"location": regions[job.Azure], "properties": map[string]any{
+				"addressSpace": map[string]any{"addressPrefixes": []any{"10.60.0.0/16"}},
+				"subnets":      []any{map[string]any{"name": "theirs", "properties": map[string]any{"addressPrefix": "10.60.0.0/20"}}},
+			},
+		}})
+	}
+}
