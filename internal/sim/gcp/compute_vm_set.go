@@ -357,10 +357,12 @@ func (e *Compute) published(res *Resource) map[string]string {
 	return out
 }
 
+const agentVersion = "20261020.00-g1"
+
 // inventoryOf is what the OS Config agent says of the system.
 func inventoryOf(g *guestState, res *Resource, since time.Time) map[string]string {
 	return map[string]string{"Hostname": res.name(), "LongName": g.Image.system(), "ShortName": g.Image.Distro, "Version": g.Image.Release, "KernelRelease": g.Image.Kernel,
-		"Architecture": strings.ToLower(g.Image.arch()), "OSConfigAgentVersion": "20261020.00-g1", "LastUpdated": since.UTC().Format("2006-01-02T15:04:05Z")}
+		"Architecture": strings.ToLower(g.Image.arch()), "OSConfigAgentVersion": agentVersion, "LastUpdated": since.UTC().Format("2006-01-02T15:04:05Z")}
 }
 
 // serialPort answers what an instance has written to its console.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/api/compute/v1"
+	"google.golang.org/api/osconfig/v1"
 
 	"github.com/zopday/provisioner/internal/sim"
 )
@@ -157,7 +158,9 @@ func TestInstanceRefusals(t *testing.T) {
 		{"an unknown machine type", func(i *compute.Instance) { i.MachineType = "zones/us-central1-a/machineTypes/e9-huge" }, 400, "invalid",
 			"Machine type with name 'e9-huge' does not exist in zone 'us-central1-a'."},
 		{"a machine type of another zone", func(i *compute.Instance) { i.MachineType = "zones/us-central1-b/machineTypes/e2-medium" }, 400, "invalid", "machineType"},
-		{"an unknown image", func(i *compute.Instance) { i.Disks[0].InitializeParams.SourceImage = "projects/ubuntu-os-cloud/global/images/family/none" }, 400, "invalid",
+		{"an unknown image", func(i *compute.Instance) {
+			i.Disks[0].InitializeParams.SourceImage = "projects/ubuntu-os-cloud/global/images/family/none"
+		}, 400, "invalid",
 			"The referenced image resource cannot be found."},
 		{"an image for other processors", func(i *compute.Instance) { i.MachineType = "zones/us-central1-a/machineTypes/t2a-standard-1" }, 400, "badRequest", "architecture"},
 		{"a disk that the type does not take", func(i *compute.Instance) {
@@ -286,5 +289,59 @@ func TestSetters(t *testing.T) {
 	})
 	if err != nil || n != 1 {
 		t.Errorf("aggregated: %d, %v", n, err)
+	}
+}
+
+// The OS inventory tells whether the agent is up: it needs metadata, a service account and a way to Google's APIs.
+func TestInventory(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		change func(*compute.Instance)
+		fault  string
+		late   float64
+		up     bool
+	}{
+		{"enabled", func(*compute.Instance) {}, "", 0, true},
+		{"not enabled", func(i *compute.Instance) { i.Metadata = metadata("enable-osconfig", "FALSE") }, "", 0, false},
+		{"without a service account", func(i *compute.Instance) { i.ServiceAccounts = nil }, "", 0, false},
+		{"an agent that never comes", func(*compute.Instance) {}, "agent", 0, false},
+		{"a late agent", func(*compute.Instance) {}, "agent", 120, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			g := newRig(t)
+			g.vpc("10.40.0.0/24", true)
+			if tc.fault != "" {
+				if _, err := g.world.AddFault(sim.Fault{Kind: sim.FaultGuest, Mode: tc.fault, Match: "web-1", Seconds: tc.late}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g.fine(g.compute().Instances.Insert(testProject, testZone, vm("web-1", func(i *compute.Instance) {
+				i.Metadata = metadata("enable-osconfig", "TRUE")
+				i.ServiceAccounts = []*compute.ServiceAccount{{Email: "default", Scopes: []string{"https://www.googleapis.com/auth/cloud-platform"}}}
+				tc.change(i)
+			})).Do())
+			s, err := osconfig.NewService(context.Background(), g.options("/")...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := "projects/" + testProject + "/locations/" + testZone + "/instances/web-1/inventory"
+			_, err = s.Projects.Locations.Instances.Inventories.Get(name).Do()
+			refused(t, err, 404, "")
+			g.world.Step(time.Minute)
+			if tc.late > 0 {
+				_, err = s.Projects.Locations.Instances.Inventories.Get(name).Do()
+				refused(t, err, 404, "")
+			}
+			g.world.Step(5 * time.Minute)
+			inv, err := s.Projects.Locations.Instances.Inventories.Get(name).Do()
+			if up := err == nil; up != tc.up {
+				t.Fatalf("inventory %+v, %v", inv, err)
+			}
+			if tc.up && (inv.OsInfo.ShortName != "ubuntu" || inv.OsInfo.OsconfigAgentVersion == "") {
+				t.Errorf("inventory %+v", inv.OsInfo)
+			}
+		})
 	}
 }

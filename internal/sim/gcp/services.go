@@ -11,6 +11,7 @@ import (
 func (c *Cloud) addServices() {
 	c.compute = newCompute(c)
 	newOAuth(c)
+	newOSConfig(c)
 	newDNS(c)
 	c.iam = newIAM(c)
 	newResourceManager(c)
