@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A bodyProblem is why a body does not fit a model.
@@ -18,8 +19,8 @@ type bodyProblem struct {
 	text   string
 }
 
-// enums are the allowed values of the SDKs' text types.
-var enums = map[reflect.Type][]string{}
+// enums are the allowed values of the SDKs' text types. Every simulation of a process fills them, with the same.
+var enums sync.Map // of reflect.Type to []string
 
 // allow registers the values of an enum type, as the SDK's Possible…Values functions list them.
 func allow[T ~string](values []T) {
@@ -27,7 +28,7 @@ func allow[T ~string](values []T) {
 	for _, v := range values {
 		all = append(all, string(v))
 	}
-	enums[reflect.TypeFor[T]()] = all
+	enums.Store(reflect.TypeFor[T](), all)
 }
 
 // checkBody holds a body against a type of an SDK. The SDK's own decoder skips what it does not know, so a member is unknown
@@ -125,7 +126,8 @@ func badEnum(v reflect.Value, path string) (bodyProblem, bool) {
 			}
 		}
 	case reflect.String:
-		allowed, ok := enums[v.Type()]
+		values, ok := enums.Load(v.Type())
+		allowed, _ := values.([]string)
 		given := v.String()
 		if ok && !slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, given) }) {
 			return bodyProblem{path: path, text: fmt.Sprintf("Error converting value \"%s\" to type '%s'. Path '%s'.", given, v.Type().Name(), path)}, true
