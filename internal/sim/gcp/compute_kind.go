@@ -32,6 +32,8 @@ type kind struct {
 	refuseDelete func(r *request, res *Resource) error
 	// dropping is called when a delete has been accepted; dropped when the object is gone, for whatever reason.
 	dropping, dropped func(res *Resource)
+	// failed is called when an operation on the object, other than its insert, has failed from outside.
+	failed func(op *Operation, res *Resource)
 	// uses are the paths of the objects that this one uses, so that they cannot be deleted; nil means every link in its
 	// document but those in fields of loose.
 	uses  func(res *Resource) []string

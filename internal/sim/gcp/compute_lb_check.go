@@ -20,7 +20,7 @@ func (e *Compute) lbMethods(a *api) {
 }
 
 // lbTakes is how long changes of load balancers run.
-var lbTakes = map[string]time.Duration{"insert": 6 * time.Second, "delete": 6 * time.Second, "patch": 4 * time.Second, "update": 4 * time.Second}
+var lbTakes = map[string]time.Duration{"insert": setTakes, "delete": setTakes, "patch": setTakes, "update": setTakes}
 
 // globally counts an object towards a limit of the project if it is global; regional ones have limits that are not simulated.
 func globally(metric string) func(*Resource) map[string]float64 {

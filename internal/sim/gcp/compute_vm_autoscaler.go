@@ -7,7 +7,7 @@ import (
 
 func (e *Compute) autoscalerKind() *kind {
 	return &kind{collection: "autoscalers", noun: "autoscaler", schema: "Autoscaler", resources: map[string]string{"zones": "autoscalers", "regions": "regionAutoscalers"},
-		takes:   map[string]time.Duration{"insert": 5 * time.Second, "delete": 5 * time.Second},
+		takes:   map[string]time.Duration{"insert": setTakes, "delete": setTakes},
 		prepare: e.prepareAutoscaler, show: e.showAutoscaler,
 		ready:   func(res *Resource) { res.Doc["status"] = "ACTIVE"; e.scale(res) },
 		dropped: func(res *Resource) { e.poke(e.cloud.pathOfLink(res.project(), str(res.Doc, "target"))) },

@@ -10,7 +10,7 @@ import (
 
 func (e *Compute) diskKind() *kind {
 	return &kind{collection: "disks", noun: "disk", schema: "Disk", resources: map[string]string{"zones": "disks"}, labels: true,
-		takes:   map[string]time.Duration{"insert": 5 * time.Second, "delete": 5 * time.Second, "setLabels": setTakes},
+		takes:   map[string]time.Duration{"insert": setTakes, "delete": setTakes, "setLabels": setTakes},
 		loose:   []string{"users", "sourceImage", "sourceDisk", "type", "licenses"},
 		prepare: e.prepareDisk,
 		show:    e.showDisk,

@@ -11,7 +11,7 @@ import (
 func (e *Compute) groupKind() *kind {
 	return &kind{collection: "instanceGroups", noun: "instance_group", schema: "InstanceGroup",
 		resources: map[string]string{"zones": "instanceGroups", "regions": "regionInstanceGroups"},
-		takes:     map[string]time.Duration{"insert": 3 * time.Second, "delete": 3 * time.Second},
+		takes:     map[string]time.Duration{"insert": setTakes, "delete": setTakes},
 		prepare:   e.prepareGroup, show: e.showGroup, refuseDelete: e.refuseGroupDelete,
 		parents: func(res *Resource) []string { return []string{strings.TrimPrefix(str(res.Doc, "network"), apiRoot)} },
 		quota: func(res *Resource) map[string]float64 {

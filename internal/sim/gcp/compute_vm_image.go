@@ -20,7 +20,7 @@ func publicRead(r *request, project string) bool {
 // imageKind is the images of a project's own.
 func (e *Compute) imageKind() *kind {
 	return &kind{collection: "images", noun: "image", schema: "Image", resources: map[string]string{"": "images"}, labels: true,
-		takes: map[string]time.Duration{"insert": 20 * time.Second, "delete": 5 * time.Second},
+		takes: map[string]time.Duration{"insert": 20 * time.Second, "delete": setTakes},
 		loose: []string{"sourceDisk", "sourceImage", "licenses"}, prepare: e.prepareImage,
 		ready: func(res *Resource) { res.Doc["status"] = "READY" },
 		quota: func(*Resource) map[string]float64 { return map[string]float64{"IMAGES": 1} },

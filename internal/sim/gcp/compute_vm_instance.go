@@ -30,7 +30,7 @@ const (
 	stopTakes    = 20 * time.Second // STOPPING
 	deleteTakes  = 25 * time.Second
 	suspendTakes = 15 * time.Second
-	setTakes     = 3 * time.Second // setLabels, setTags and the like
+	setTakes     = 6 * time.Second // setLabels, setTags and the like; a fault lets an operation fail after 5 s, so that it must run longer
 )
 
 func (e *Compute) instanceKind() *kind {
@@ -41,6 +41,7 @@ func (e *Compute) instanceKind() *kind {
 		refuseDelete: e.refuseInstanceDelete,
 		dropping:     e.stoppingInstance,
 		dropped:      e.instanceGone,
+		failed:       e.instanceKept,
 		setState:     e.setInstanceState,
 		parents:      instanceParents,
 		quota:        instanceQuota,

@@ -63,6 +63,19 @@ func (e *Compute) instanceGone(res *Resource) {
 	e.instanceChanged(res.Path)
 }
 
+// instanceKept puts an instance back into the state that it had before an operation that failed; if it ran, it runs anew.
+func (e *Compute) instanceKept(op *Operation, res *Resource) {
+	before := orText(op.Args["from"], "RUNNING")
+	if s := str(res.Doc, "status"); s != "STOPPING" && s != "SUSPENDING" && s != "PROVISIONING" && s != "STAGING" {
+		return
+	}
+	if before == "RUNNING" {
+		e.running(res)
+		return
+	}
+	res.Doc["status"] = before
+}
+
 // setInstanceState drives an instance to a state from outside.
 func (e *Compute) setInstanceState(res *Resource, state, _, message string) error {
 	switch state {

@@ -42,11 +42,15 @@ type managedError struct {
 func (e *Compute) managerKind() *kind {
 	return &kind{collection: "instanceGroupManagers", noun: "instance_group_manager", schema: "InstanceGroupManager",
 		resources: map[string]string{"zones": "instanceGroupManagers", "regions": "regionInstanceGroupManagers"},
-		takes:     map[string]time.Duration{"insert": 5 * time.Second, "delete": deleteTakes + 25*time.Second},
+		takes:     map[string]time.Duration{"insert": setTakes, "delete": deleteTakes + 25*time.Second},
 		loose:     []string{"instanceGroup", "status", "currentActions", "distributionPolicy"},
 		prepare:   e.prepareManager, made: e.madeManager, show: e.showManager, refuseDelete: e.refuseManagerDelete,
 		dropping: func(res *Resource) { e.managed(res).Deleting = true; e.poke(res.Path) },
 		dropped:  e.managerGone,
+		failed: func(_ *Operation, res *Resource) {
+			e.managed(res).Deleting = false
+			e.poke(res.Path)
+		},
 		tags: func(res *Resource) map[string]string { // what it makes has the labels of its template
 			if t := e.st.Resources[e.cloud.pathOfLink(res.project(), str(res.Doc, "instanceTemplate"))]; t != nil {
 				return labelsOf(sub(t.Doc, "properties"))

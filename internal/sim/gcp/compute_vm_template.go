@@ -9,7 +9,7 @@ import (
 func (e *Compute) templateKind() *kind {
 	return &kind{collection: "instanceTemplates", noun: "instance_template", schema: "InstanceTemplate",
 		resources: map[string]string{"": "instanceTemplates", "regions": "regionInstanceTemplates"},
-		takes:     map[string]time.Duration{"insert": 3 * time.Second, "delete": 3 * time.Second},
+		takes:     map[string]time.Duration{"insert": setTakes, "delete": setTakes},
 		// A template names what its instances will use, and uses nothing itself.
 		loose:   []string{"properties", "sourceInstance"},
 		uses:    func(*Resource) []string { return nil },
