@@ -215,6 +215,9 @@ func (c *Cloud) store(r *request, k *kind, now, old *Resource) (answer, error) {
 	if a.body == nil && !out.empty {
 		a.body = c.render(r, now)
 	}
+	if k.etagOnPut {
+		h.Set("Etag", now.Etag)
+	}
 	return a, nil
 }
 

@@ -69,7 +69,7 @@ func (c *Cloud) addDNS() {
 	c.newShelf("dns")
 	zone := &kind{
 		typ: zoneType, service: "dns", title: "Zones", versions: dnsVersions, tracked: true, global: true, stateless: true, says: zoneDialect, bareErrors: true,
-		name: zoneName, etag: dnsEtag, model: func() any { return &armdns.Zone{} }, patchModel: func() any { return &armdns.ZoneUpdate{} },
+		name: zoneName, etag: dnsEtag, etagOnPut: true, model: func() any { return &armdns.Zone{} }, patchModel: func() any { return &armdns.ZoneUpdate{} },
 		put: c.putZone,
 		remove: func(_ *request, res *Resource) (outcome, error) {
 			return outcome{status: http.StatusAccepted, takes: c.pace(2*time.Second, 9*time.Second, "delete "+res.ID), style: asyncLocation, retryAfter: 3, empty: true}, nil
@@ -87,6 +87,9 @@ func (c *Cloud) addDNS() {
 			p := body.sub("properties")
 			p["maxNumberOfRecordsPerRecordSet"] = nil
 			p["numberOfRecordSets"] = len(c.recordSets(res.ID))
+			if p.str("zoneType") == "Private" {
+				p["nameServers"], p["registrationVirtualNetworks"], p["resolutionVirtualNetworks"] = nil, []any{}, []any{}
+			}
 		},
 		views: map[string]func(*request, *Resource) (answer, error){"recordsets": c.listRecords, "all": c.listRecords},
 	}
@@ -99,7 +102,7 @@ func (c *Cloud) addDNS() {
 // addRecordKind adds the record sets of one type, of public or of private zones.
 func (c *Cloud) addRecordKind(zone, service, typ, property string, versions []string, says *dialect, model func() any) {
 	c.addKind(&kind{
-		typ: zone + "/" + typ, service: service, title: "RecordSets", versions: versions, stateless: true, says: says, bareErrors: true, name: recordName, etag: dnsEtag,
+		typ: zone + "/" + typ, service: service, title: "RecordSets", versions: versions, stateless: true, says: says, bareErrors: true, name: recordName, etag: dnsEtag, etagOnPut: true,
 		model: model, patchModel: model, mergePatch: true,
 		put: func(r *request, now, old *Resource) (outcome, error) {
 			return outcome{}, c.putRecord(r, now, old, typ, property)
@@ -158,7 +161,7 @@ func (c *Cloud) listRecords(r *request, zone *Resource) (answer, error) {
 }
 
 // putZone makes a zone with its SOA and NS records, on one of the sets of name servers.
-func (c *Cloud) putZone(_ *request, now, old *Resource) (outcome, error) {
+func (c *Cloud) putZone(r *request, now, old *Resource) (outcome, error) {
 	p := now.Properties
 	kind := p.str("zoneType")
 	for k := range p {
@@ -166,6 +169,10 @@ func (c *Cloud) putZone(_ *request, now, old *Resource) (outcome, error) {
 	}
 	if kind == "" {
 		kind = "Public"
+	}
+	// Private zones were of this type in one preview.
+	if kind == "Private" && r.version != "2018-03-01-preview" {
+		return outcome{}, bare(http.StatusBadRequest, "BadRequest", "The zone type 'Private' is not supported; private zones are of the type %s.", privateZoneType)
 	}
 	p["zoneType"], p["maxNumberOfRecordSets"] = kind, 10000
 	if old != nil {
@@ -186,7 +193,9 @@ func (c *Cloud) putZone(_ *request, now, old *Resource) (outcome, error) {
 	p["nameServers"] = servers
 	c.apex(now, "SOA", doc{"TTL": 3600, "SOARecord": map[string]any{"email": "azuredns-hostmaster.microsoft.com", "expireTime": 2419200, "host": servers[0],
 		"minimumTTL": 300, "refreshTime": 3600, "retryTime": 300, "serialNumber": 1}})
-	c.apex(now, "NS", doc{"TTL": 172800, "NSRecords": records})
+	if kind == "Public" {
+		c.apex(now, "NS", doc{"TTL": 172800, "NSRecords": records})
+	}
 	return outcome{}, nil
 }
 

@@ -30,6 +30,17 @@ func privateKind(k *kind) *kind {
 var privateDialect = func() *dialect {
 	d := *zoneDialect
 	d.absent = func(r *request) *Error { return notFoundARM(r.id) }
+	d.orphan = func(r *request, parent armID) *Error {
+		return refuseARM(http.StatusNotFound, "ParentResourceNotFound", "Failed to perform '%s' on resource(s) of type '%s', because the parent resource '%s' could not be found.",
+			lastOf(r.action()), strings.Join(r.id.Types, "/"), parent)
+	}
+	return &d
+}()
+
+// privateRecordDialect is that of the record sets in them.
+var privateRecordDialect = func() *dialect {
+	d := *zoneDialect
+	d.orphan = privateDialect.orphan
 	return &d
 }()
 
@@ -67,7 +78,7 @@ func (c *Cloud) addPrivateDNS() {
 	}))
 	for typ, prop := range recordProperty {
 		if prop.private != "" {
-			c.addRecordKind(privateZoneType, "privatedns", typ, prop.private, privateDNSVersions, zoneDialect, func() any { return &armprivatedns.RecordSet{} })
+			c.addRecordKind(privateZoneType, "privatedns", typ, prop.private, privateDNSVersions, privateRecordDialect, func() any { return &armprivatedns.RecordSet{} })
 		}
 	}
 	c.kindOf(privateZoneType + "/A").computed = c.registeredRecord

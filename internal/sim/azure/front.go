@@ -85,9 +85,13 @@ func (c *Cloud) ServeHTTP(rw http.ResponseWriter, hr *http.Request) {
 	} else {
 		serveIt = c.resolve(r)
 	}
+	var early *Error // the books want to know who called, even if that is why the call is refused
+	if !isLogin {
+		early = c.authenticate(r)
+	}
 	var ans answer
 	exec := func() sim.Reply {
-		ans = c.execute(r, serveIt, isLogin)
+		ans = c.execute(r, serveIt, early, isLogin)
 		return sim.Reply{Status: ans.status, Code: ans.code}
 	}
 	refuseIt := func(f *sim.Fault) sim.Reply {
@@ -135,12 +139,15 @@ func (c *Cloud) send(rw http.ResponseWriter, r *request, ans answer, isLogin boo
 	_, _ = rw.Write(payload)
 }
 
-func (c *Cloud) execute(r *request, serveIt func() (answer, error), isLogin bool) answer {
+func (c *Cloud) execute(r *request, serveIt func() (answer, error), early *Error, isLogin bool) answer {
 	var ans answer
 	var err error
-	if isLogin {
+	switch {
+	case early != nil:
+		err = early
+	case isLogin:
 		ans, err = serveIt()
-	} else {
+	default:
 		ans, err = c.admitted(r, serveIt)
 	}
 	if err == nil {
@@ -158,11 +165,8 @@ func (c *Cloud) execute(r *request, serveIt func() (answer, error), isLogin bool
 	return e.answer()
 }
 
-// admitted carries out a request of somebody who may make it.
+// admitted carries out a request of a known caller, if it may make it.
 func (c *Cloud) admitted(r *request, serveIt func() (answer, error)) (answer, error) {
-	if e := c.authenticate(r); e != nil {
-		return answer{}, e
-	}
 	if r.version == "" {
 		return answer{}, refuseARM(http.StatusBadRequest, "MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")
 	}

@@ -70,8 +70,10 @@ type kind struct {
 	// poll202: status documents of unfinished operations come with 202 and the operation's headers.
 	poll202 bool
 	// etag makes etags; nil: weak ones, W/"…". spread is told of a new etag.
-	etag   func(c *Cloud) string
-	spread func(res *Resource)
+	etag func(c *Cloud) string
+	// etagOnPut: answers to PUTs carry it as a header, too.
+	etagOnPut bool
+	spread    func(res *Resource)
 	// listed: a nested kind that is in ARM's list of resources all the same.
 	listed bool
 	// noCreate: it exists by itself only.

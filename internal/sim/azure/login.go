@@ -37,6 +37,9 @@ func (c *Cloud) authority(r *request) (operation string, serve func() (answer, e
 	case len(segs) == 4 && slices.Equal(segs[1:], []string{"v2.0", ".well-known", "openid-configuration"}):
 		return "OpenIDConfiguration", func() (answer, error) { return c.openID(r, segs[0]) }, true
 	case len(segs) == 4 && slices.Equal(segs[1:], []string{"oauth2", "v2.0", "token"}):
+		if form, err := url.ParseQuery(string(r.body)); err == nil {
+			r.Caller = form.Get("client_id")
+		}
 		return "Token", func() (answer, error) { return c.token(r, segs[0]) }, true
 	case len(segs) == 2 && segs[0] == "metadata" && segs[1] == "endpoints":
 		return "Endpoints", func() (answer, error) { return c.endpoints(r) }, true
@@ -91,7 +94,6 @@ func (c *Cloud) token(r *request, tenant string) (answer, error) {
 			fmt.Sprintf("Tenant '%s' not found. Check to make sure you have the correct tenant ID and are signing into the correct cloud.", tenant)}
 	}
 	id := form.Get("client_id")
-	r.Caller = id
 	i := slices.IndexFunc(c.opt.Clients, func(cl Client) bool { return strings.EqualFold(cl.ID, id) })
 	if i < 0 {
 		return answer{}, &loginError{http.StatusBadRequest, "unauthorized_client", 700016,

@@ -28,6 +28,22 @@ func (c *Cloud) addNetworkViews() {
 	)
 }
 
+// watch makes the network watcher of a region, in a group of its own: Azure does so when the first virtual network is made
+// there ("Enable or disable Azure Network Watcher").
+func (c *Cloud) watch(vnet *Resource) {
+	sub := subscriptionOf(vnet.ID)
+	if c.count(watcherType, sub, vnet.Location) > 0 {
+		return
+	}
+	group := groupID(sub, "NetworkWatcherRG")
+	if c.find(group) == nil {
+		c.keep(&Resource{ID: group, Type: groupType, Name: "NetworkWatcherRG", Location: vnet.Location, Properties: doc{}, Top: doc{}, State: stateSucceeded, Default: true})
+	}
+	name := "NetworkWatcher_" + vnet.Location
+	c.keep(&Resource{ID: group + "/providers/" + watcherType + "/" + name, Type: watcherType, Name: name, Location: vnet.Location, Properties: doc{}, Top: doc{},
+		State: stateSucceeded, Etag: c.newEtag(), Default: true})
+}
+
 // networkUsages lists the limits of a location with what is used of them.
 func (c *Cloud) networkUsages(r *request) (answer, error) {
 	location := normalLocation(r.vars["location"])

@@ -89,6 +89,7 @@ func (c *Cloud) putVNet(r *request, now, old *Resource) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
+	c.watch(now)
 	c.identify(now, old)
 	was := c.treeText(now.ID)
 	// Nested resources look their parent up.

@@ -108,7 +108,7 @@ func operationTitle(verb string, k *kind) string {
 	if strings.HasSuffix(k.title, "Addresses") {
 		noun = strings.TrimSuffix(k.title, "es")
 	}
-	return strings.ToUpper(verb[:1]) + verb[1:] + noun + "Operation"
+	return strings.ToUpper(verb[:1]) + verb[1:] + strings.ReplaceAll(noun, "IP", "Ip") + "Operation"
 }
 
 // locationOf is where a nested resource is: its location is that of the resource it lies in.

@@ -152,6 +152,9 @@ func (s *shelf) SetState(id, state, code, message string) error {
 	if state == "deleted" {
 		return s.Remove(id)
 	}
+	if s.cloud.kindOf(r.Type).stateless {
+		return fmt.Errorf("%s has no provisioning state", id)
+	}
 	if s.drive != nil {
 		if done, err := s.drive(r, state, code, message); done || err != nil {
 			return err

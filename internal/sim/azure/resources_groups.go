@@ -23,6 +23,7 @@ func (c *Cloud) addGroups() {
 		finishDelete: c.emptyGroup,
 		put:          func(*request, *Resource, *Resource) (outcome, error) { return outcome{}, nil },
 	})
+	c.shelves["resources"].on["drain"] = c.drain
 	const path = "/subscriptions/{subscription}/resourceGroups"
 	for _, rt := range []struct {
 		method, pattern, verb string
@@ -182,7 +183,22 @@ func (c *Cloud) deleteGroup(r *request) (answer, error) {
 	}
 	res.State = stateDeleting
 	r.Make(res.ID)
+	// What nothing holds goes half-way through.
+	c.after(out.takes/2, "resources", "drain", res.ID)
 	return answer{status: http.StatusAccepted, header: c.begin(r, res, "delete", out)}, nil
+}
+
+// drain deletes what is in a group that is being deleted and is used by nothing at the moment.
+func (c *Cloud) drain(id string) {
+	group := c.find(id)
+	if group == nil || group.State != stateDeleting {
+		return
+	}
+	for _, in := range c.inside(group.ID) {
+		if len(c.usesOf(in.ID)) == 0 && len(c.inside(in.ID)) == 0 && in.Hold == 0 {
+			c.drop(in)
+		}
+	}
 }
 
 // emptyGroup deletes what is in a group, and keeps the group if something in it is still used from outside, as ARM does:
