@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -125,26 +127,30 @@ func (r *rig) checkBooks(t *testing.T) {
 	t.Helper()
 	known := map[string]bool{}
 	for _, o := range r.objects() {
-		if known[o.Kind+" "+o.ID] {
-			t.Errorf("%s %s is in the ledger twice", o.Kind, o.ID)
+		id := o.Kind + " " + o.ID
+		if known[id] {
+			t.Errorf("%s is in the ledger twice", id)
 		}
-		known[o.Kind+" "+o.ID] = true
-		known[o.ID] = true
+		known[id] = true
+		known[strings.ToLower(o.ID)] = true // what Resource Manager says may be spelt either way
 	}
+	group := r.get().Config.InfraConfig.ScalingGroupID != ""
 	for _, o := range r.world.Objects(sim.ObjectFilter{Owner: r.jobID}) {
-		switch o.Kind {
-		case "volume", "network-interface": // come and go with their instance
+		if slices.Contains(comeAndGo, o.Kind) || group && slices.Contains(ofTheGroup, o.Kind) {
 			continue
-		case "instance":
-			if r.get().Config.InfraConfig.ScalingGroupID != "" {
-				continue // the group's
-			}
 		}
-		if !o.Gone && !known[o.ID] && !known[o.ARN] && !known[o.Name] {
+		if !o.Gone && !known[strings.ToLower(o.ID)] && !known[strings.ToLower(o.ARN)] && !known[strings.ToLower(o.Name)] {
 			t.Errorf("%s %s (%s) carries the job's mark and is not in the ledger", o.Kind, o.ID, o.Name)
 		}
 	}
 }
+
+// comeAndGo are the kinds that come and go with their VM, and ofTheGroup those
+// that a scaling group makes by itself.
+var (
+	comeAndGo  = []string{"volume", "network-interface", "disk", "disks", "networkInterfaces"}
+	ofTheGroup = []string{"instance", "instances"}
+)
 
 // checkGone demands that the account is what it was.
 func (r *rig) checkGone(t *testing.T, before sim.Snapshot) {
