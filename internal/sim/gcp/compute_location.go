@@ -7,29 +7,54 @@ import (
 	"github.com/zopday/provisioner/internal/sim"
 )
 
-// regions are those of Compute Engine that a project sees, with their zones and the third octet of their subnet in auto mode
-// networks ("Auto mode IPv4 ranges", VPC).
+// regions are those of Compute Engine that a project sees, with their zones and the range of their subnetwork in networks in
+// auto mode ("Auto mode IPv4 ranges", VPC).
 var regions = map[string]struct {
 	zones string
 	auto  string
 }{
+	"africa-south1":           {"abc", "10.218.0.0/20"},
 	"asia-east1":              {"abc", "10.140.0.0/20"},
+	"asia-east2":              {"abc", "10.170.0.0/20"},
 	"asia-northeast1":         {"abc", "10.146.0.0/20"},
+	"asia-northeast2":         {"abc", "10.174.0.0/20"},
+	"asia-northeast3":         {"abc", "10.178.0.0/20"},
 	"asia-south1":             {"abc", "10.160.0.0/20"},
+	"asia-south2":             {"abc", "10.190.0.0/20"},
 	"asia-southeast1":         {"abc", "10.148.0.0/20"},
+	"asia-southeast2":         {"abc", "10.184.0.0/20"},
 	"australia-southeast1":    {"abc", "10.152.0.0/20"},
+	"australia-southeast2":    {"abc", "10.192.0.0/20"},
+	"europe-central2":         {"abc", "10.186.0.0/20"},
 	"europe-north1":           {"abc", "10.166.0.0/20"},
+	"europe-north2":           {"abc", "10.226.0.0/20"},
+	"europe-southwest1":       {"abc", "10.204.0.0/20"},
 	"europe-west1":            {"bcd", "10.132.0.0/20"},
 	"europe-west2":            {"abc", "10.154.0.0/20"},
 	"europe-west3":            {"abc", "10.156.0.0/20"},
 	"europe-west4":            {"abc", "10.164.0.0/20"},
+	"europe-west6":            {"abc", "10.172.0.0/20"},
+	"europe-west8":            {"abc", "10.198.0.0/20"},
+	"europe-west9":            {"abc", "10.200.0.0/20"},
+	"europe-west10":           {"abc", "10.214.0.0/20"},
+	"europe-west12":           {"abc", "10.210.0.0/20"},
+	"me-central1":             {"abc", "10.212.0.0/20"},
+	"me-central2":             {"abc", "10.216.0.0/20"},
+	"me-west1":                {"abc", "10.208.0.0/20"},
 	"northamerica-northeast1": {"abc", "10.162.0.0/20"},
+	"northamerica-northeast2": {"abc", "10.188.0.0/20"},
+	"northamerica-south1":     {"abc", "10.224.0.0/20"},
 	"southamerica-east1":      {"abc", "10.158.0.0/20"},
+	"southamerica-west1":      {"abc", "10.194.0.0/20"},
 	"us-central1":             {"abcf", "10.128.0.0/20"},
 	"us-east1":                {"bcd", "10.142.0.0/20"},
 	"us-east4":                {"abc", "10.150.0.0/20"},
+	"us-east5":                {"abc", "10.202.0.0/20"},
+	"us-south1":               {"abc", "10.206.0.0/20"},
 	"us-west1":                {"abc", "10.138.0.0/20"},
 	"us-west2":                {"abc", "10.168.0.0/20"},
+	"us-west3":                {"abc", "10.180.0.0/20"},
+	"us-west4":                {"abc", "10.182.0.0/20"},
 }
 
 func regionNames() []string { return keysOf(regions) }

@@ -83,7 +83,7 @@ func (e *Compute) start(r *request, ch change) Doc {
 	op.Path = "projects/" + r.Project.ID + "/" + ch.Scope + "/operations/" + name
 	e.st.Operations[op.Path] = op
 	ch.Target.Busy = op.Path
-	if ch.Scope != "global" && w.Fraction("pending", name) < 0.25 {
+	if ch.Scope != "global" && w.Fraction("pending", name) < 0.15 {
 		op.Status = opPending
 		e.later(time.Second, "operation-running", op.Path)
 	}
@@ -203,8 +203,10 @@ func (e *Compute) fail(op *Operation, code, message string) {
 	if target := e.st.Resources[op.Target]; target != nil && target.Busy == op.Path {
 		making := target.Making
 		e.release(target)
-		if making {
+		if k := e.kinds[target.Collection]; making {
 			e.drop(target)
+		} else if k.failed != nil {
+			k.failed(op, target)
 		}
 	}
 	e.end(op)

@@ -46,7 +46,8 @@ func (c *Cloud) ServeHTTP(rw http.ResponseWriter, hr *http.Request) {
 		// What is not simulated still goes into the books, so that nobody wonders where a call went.
 		call := &sim.Call{Cloud: cloudName, Service: "unknown", Operation: hr.Method + " " + hr.URL.Path, Mutating: hr.Method != http.MethodGet,
 			Params: paramText(hr, body)}
-		c.serve(rw, hr, nil, &request{Call: call, cloud: c}, refuse(404, "notFound", "The requested URL %s was not found on this server: it is not simulated.", hr.URL.Path))
+		a, e := unserved(hr.Method, hr.URL.Path)
+		c.serve(rw, hr, a, &request{Call: call, cloud: c}, e)
 		return
 	}
 	r := c.newRequest(a, m, query)

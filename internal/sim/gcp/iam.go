@@ -64,10 +64,18 @@ func newIAM(c *Cloud) *iamService {
 			return op(r)
 		}
 	}
-	c.add("iam/v1", &api{service: "iam", listErrors: true, ops: ops})
+	c.add("iam/v1", &api{service: "iam", listErrors: true, ops: ops, denied: iamDenied})
 	c.hooks.serviceAccount = s.usable
 	c.policyMember = s.checkMember
 	return s
+}
+
+// iamDenied: accounts are looked up by e-mail whatever the project, so that one in a foreign project is simply not there.
+func iamDenied(r *request, _ string) *Error {
+	if strings.Contains(r.Path["name"], "/serviceAccounts/") && !r.Mutating {
+		return refuse(404, "notFound", "Unknown service account")
+	}
+	return &Error{HTTP: 403, Reason: "forbidden", Message: fmt.Sprintf("Permission 'iam.%s' denied on resource (or it may not exist).", strings.TrimPrefix(r.method.ID, "projects."))}
 }
 
 func (s *iamService) Cloud() string        { return cloudName }

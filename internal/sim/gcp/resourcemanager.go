@@ -50,7 +50,11 @@ func newResourceManager(c *Cloud) *resourceManager {
 }
 
 func projectV1(p Project) Doc {
-	return Doc{"projectNumber": p.Number, "projectId": p.ID, "lifecycleState": "ACTIVE", "name": orText(p.Name, p.ID), "createTime": projectCreated}
+	d := Doc{"projectNumber": p.Number, "projectId": p.ID, "lifecycleState": "ACTIVE", "createTime": projectCreated}
+	if p.Name != "" {
+		d["name"] = p.Name
+	}
+	return d
 }
 
 func projectV3(p Project) Doc {
