@@ -92,6 +92,12 @@ type Options struct {
 	Extra string
 }
 
+// AdminUser is the user that Azure wants a VM to have.
+const AdminUser = "zopday"
+
+// AuthorizedKeys are where Azure puts that user's key, and what is removed on the first boot.
+var AuthorizedKeys = []string{"/home/" + AdminUser + "/.ssh/authorized_keys", "/root/.ssh/authorized_keys"}
+
 // ErrInvalid is wrapped by every refusal of an option's value.
 var ErrInvalid = errors.New("invalid bootstrap option")
 
@@ -265,7 +271,13 @@ func render(o Options) []byte {
 		}
 		fmt.Fprintf(&b, "  encoding: b64\n  content: %s\n", base64.StdEncoding.EncodeToString([]byte(f.content)))
 	}
-	fmt.Fprintf(&b, "runcmd:\n- [mkdir, -p, %s]\n- [ln, -sf, %s, %s]\n- [%s]\n",
+	b.WriteString("runcmd:\n")
+	if o.Cloud == CloudAzure {
+		// Azure makes no VM without a key or a password. The key's other half was
+		// thrown away; this half goes too, so that no key is authorized.
+		fmt.Fprintf(&b, "- [rm, -f, %s]\n", strings.Join(AuthorizedKeys, ", "))
+	}
+	fmt.Fprintf(&b, "- [mkdir, -p, %s]\n- [ln, -sf, %s, %s]\n- [%s]\n",
 		perBoot[:strings.LastIndexByte(perBoot, '/')], scriptPath, perBoot, scriptPath)
 	return b.Bytes()
 }
