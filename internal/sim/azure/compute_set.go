@@ -35,9 +35,8 @@ func (c *Cloud) addScaleSet() {
 		put: c.putSet, mergePatch: true, remove: c.removeSet, removed: c.setRemoved, guard: c.vmGuard,
 		polling: computePolling, stamped: true, retryPoll: 37,
 		views: map[string]func(*request, *Resource) (answer, error){
-			"instanceview":    func(_ *request, set *Resource) (answer, error) { return plain(c.setView(set)), nil },
-			"virtualmachines": c.listFlexible,
-			"skus":            c.setSKUs,
+			"instanceview": func(_ *request, set *Resource) (answer, error) { return plain(c.setView(set)), nil },
+			"skus":         c.setSKUs,
 		},
 		actions: map[string]func(*request, *Resource) (answer, error){
 			"delete": c.deleteInstances, "manualupgrade": c.upgradeInstances,

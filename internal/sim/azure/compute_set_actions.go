@@ -113,8 +113,14 @@ func (c *Cloud) setAction(name string, takes time.Duration) func(*request, *Reso
 	}
 }
 
-// listFlexible shows the machines of a flexible set as instances; those of a uniform one are listed by their kind.
-func (c *Cloud) listFlexible(r *request, set *Resource) (answer, error) {
+// listInstances lists the machines of a scale set; those of a flexible one are virtual machines, shown as instances.
+func (c *Cloud) listInstances(r *request) (answer, error) {
+	r.id, _ = parseID(r.path)
+	parent, _ := r.id.parent()
+	set := c.find(parent.String())
+	if set == nil || !flexible(set) {
+		return c.list(r, c.kindOf(instanceType))
+	}
 	var all []any
 	for _, vm := range c.membersOf(set) {
 		if !r.visible(vm, true) {

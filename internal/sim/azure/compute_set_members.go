@@ -38,7 +38,10 @@ func (c *Cloud) addInstances() {
 				cfg["etag"] = nic.Etag
 			}
 		}})
-	c.handle(route{method: "GET", pattern: "/subscriptions/{subscription}/resourceGroups/{group}/providers/" + setType + "/{set}/networkInterfaces", service: "network",
+	const set = "/subscriptions/{subscription}/resourceGroups/{group}/providers/" + setType + "/{set}"
+	c.handle(route{method: "GET", pattern: set + "/virtualMachines", service: computeService, operation: "VirtualMachineScaleSetVMs_List", kind: instanceType,
+		versions: computeVersions, serve: c.listInstances})
+	c.handle(route{method: "GET", pattern: set + "/networkInterfaces", service: "network",
 		operation: "NetworkInterfaces_ListVirtualMachineScaleSetNetworkInterfaces", kind: instanceNICType, versions: networkVersions, serve: c.listSetNICs})
 }
 
