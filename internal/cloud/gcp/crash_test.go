@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/sim"
 )
 
@@ -13,9 +12,10 @@ import (
 // end is the same objects, each once, a re-run that changes nothing, and after
 // teardown the project as it was.
 func TestCrashMatrix(t *testing.T) {
-	clean := newRig(t, sim.Options{}, job.ModeCreate, plainSpec)
+	clean := newFullRig(t)
+	before := clean.mark()
 	clean.up()
-	_, changes := clean.calls(0)
+	_, changes := clean.calls(before)
 	objects := len(clean.ours())
 	since := clean.mark()
 	clean.down()
@@ -26,7 +26,7 @@ func TestCrashMatrix(t *testing.T) {
 		for n := range sum(changes) {
 			t.Run(fmt.Sprintf("create %s %d", kind, n+1), func(t *testing.T) {
 				t.Parallel()
-				g := newRig(t, sim.Options{}, job.ModeCreate, plainSpec)
+				g := newFullRig(t)
 				before := g.world.Snapshot()
 				g.fault(sim.Fault{Kind: kind, Mutating: &yes, After: n, Code: "backendError", Status: 503})
 				g.interrupted(false)
@@ -47,7 +47,7 @@ func TestCrashMatrix(t *testing.T) {
 		for n := range sum(removals) {
 			t.Run(fmt.Sprintf("teardown %s %d", kind, n+1), func(t *testing.T) {
 				t.Parallel()
-				g := newRig(t, sim.Options{}, job.ModeCreate, plainSpec)
+				g := newFullRig(t)
 				before := g.world.Snapshot()
 				g.up()
 				g.fault(sim.Fault{Kind: kind, Mutating: &yes, After: n, Code: "backendError", Status: 503})
@@ -63,13 +63,14 @@ func TestCrashMatrix(t *testing.T) {
 // or not.
 func TestTeardownOfAnInterruptedCreate(t *testing.T) {
 	yes := true
-	clean := newRig(t, sim.Options{}, job.ModeCreate, plainSpec)
+	clean := newFullRig(t)
+	before := clean.mark()
 	clean.up()
-	_, changes := clean.calls(0)
+	_, changes := clean.calls(before)
 	for n := range sum(changes) {
 		t.Run(fmt.Sprint(n+1), func(t *testing.T) {
 			t.Parallel()
-			g := newRig(t, sim.Options{}, job.ModeCreate, plainSpec)
+			g := newFullRig(t)
 			before := g.world.Snapshot()
 			g.fault(sim.Fault{Kind: sim.FaultLostReply, Mutating: &yes, After: n})
 			g.once(false)

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/sim"
 )
 
@@ -28,8 +29,12 @@ func TestNetwork(t *testing.T) {
 			t.Parallel()
 			g := newRig(t, sim.Options{}, job.ModeCreate, c.spec)
 			before := g.world.Snapshot()
+			if bad := g.check(); len(bad) > 0 {
+				t.Errorf("checks: %+v", bad)
+			}
+			since := g.mark()
 			g.up()
-			reads, changes := g.calls(0)
+			reads, changes := g.calls(since)
 			if d := cmp.Diff(c.changes, changes); d != "" {
 				t.Errorf("more or less was changed than needed:\n%s", d)
 			}
@@ -44,9 +49,24 @@ func TestNetwork(t *testing.T) {
 			if d := g.drift(); len(d) > 0 {
 				t.Errorf("drift at once: %v", d)
 			}
+			report, err := g.p.Controls(t.Context(), g.run(pipeline.Apply))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(report) < 10 {
+				t.Errorf("%d controls: %+v", len(report), report)
+			}
+			for _, c := range report {
+				if !c.Met {
+					t.Errorf("not met: %+v", c)
+				}
+			}
+			if left, err := g.p.Scan(t.Context(), g.job.ID); err != nil || len(left) != sum(changes) {
+				t.Errorf("the scan finds %v, %v", left, err)
+			}
 
 			// Another worker, from the start: nothing is changed, and little is read.
-			since := g.mark()
+			since = g.mark()
 			g.another()
 			g.up()
 			reads, changes = g.calls(since)

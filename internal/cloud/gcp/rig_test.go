@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/sim"
@@ -146,6 +147,16 @@ func (g *rig) try(down bool, steps ...step) error {
 }
 
 func pause(r *pipeline.Run, d pipeline.Decision) { time.Sleep(r.Pace.Real(d.After)) }
+
+// check is what stepValidate asks, with everything that does not hold.
+func (g *rig) check() []cloud.Check {
+	g.Helper()
+	all, err := g.p.Check(anything(g.Context()), g.run(pipeline.Apply))
+	if err != nil {
+		g.Fatalf("check: %v\n%s", err, g.books(10))
+	}
+	return slices.DeleteFunc(all, func(c cloud.Check) bool { return c.Status == cloud.CheckOK })
+}
 
 func (g *rig) ups() []step { return []step{g.p.EnsureNetwork, g.p.EnsurePeerings, g.p.EnsureDNSZones} }
 
