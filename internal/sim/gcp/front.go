@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,19 +68,27 @@ func (c *Cloud) route(method, path string) (*api, schema.Match) {
 	return nil, schema.Match{}
 }
 
-// named is the object that a path is about.
+// named is the object that a path is about, if it names one.
 func named(m schema.Match) []string {
 	if n := m.Values["name"]; strings.Contains(n, "/") {
 		return []string{n}
 	}
-	path := strings.TrimPrefix(m.Path, "projects/")
-	for n, v := range m.Values {
-		path = strings.ReplaceAll(path, "{"+n+"}", v)
-	}
-	if strings.Contains(path, "{") {
+	end := strings.LastIndex(m.Path, "}")
+	if end < 0 || strings.Contains(m.Path, "{+") {
 		return nil
 	}
-	return []string{"projects/" + path}
+	path, own := m.Path[:end+1], false
+	for n, v := range m.Values {
+		own = own || !slices.Contains([]string{"project", "projectId", "region", "zone", "resource"}, n)
+		path = strings.ReplaceAll(path, "{"+n+"}", v)
+	}
+	if !own {
+		return nil
+	}
+	if i := strings.Index(path, "projects/"); i >= 0 {
+		path = path[i:]
+	}
+	return []string{path}
 }
 
 // admit says who calls, and why the call is refused before the service looks at it.

@@ -147,8 +147,9 @@ func (c *checker) object(t *Type, m map[string]any, path string) map[string]any 
 	return out
 }
 
-// optional are fields that the documents call required although the service has a default ("Method: routes.insert").
-var optional = []string{"Route.priority"}
+// optional are fields that the documents call required although the service has a default ("Method: routes.insert") or they may
+// stand elsewhere in the request ("Method: networks.addPeering").
+var optional = []string{"Route.priority", "NetworksAddPeeringRequest.name"}
 
 func (c *checker) required(t *Type, m map[string]any, path string) {
 	names := make([]string, 0, len(t.Fields))
