@@ -128,6 +128,15 @@ func TestFaultKinds(t *testing.T) {
 		t.Errorf("%d pages with %d networks, %v", pages, found, err)
 	}
 
+	g.fault(sim.Fault{Kind: sim.FaultRaw, Service: "oauth2", Status: 503, Body: "upstream connect error"})
+	r, err := http.NewRequest(http.MethodPost, g.url+"/token", strings.NewReader("grant_type=x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, body := do(t, r); status != 503 || body != "upstream connect error" {
+		t.Errorf("%d %s", status, body)
+	}
+
 	g.fault(sim.Fault{Kind: sim.FaultRaw, Operation: "networks.list", Status: 502, Body: "<html>bad gateway</html>", ContentType: "text/html"})
 	_, err = s.Networks.List(testProject).Do()
 	var ge *googleapi.Error

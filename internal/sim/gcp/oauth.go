@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -119,6 +120,10 @@ func (c *Cloud) serveToken(rw http.ResponseWriter, hr *http.Request, body []byte
 		return reply(200, "", Doc{"access_token": token, "expires_in": int(tokenLife.Seconds()) - 1, "token_type": "Bearer"})
 	}
 	refuseIt := func(f *sim.Fault) sim.Reply {
+		if f.Kind == sim.FaultRaw {
+			ans = (&api{}).faulty(f)
+			return sim.Reply{Status: ans.status, Code: ans.code}
+		}
 		status, code := f.Status, f.Code
 		if status == 0 {
 			status = 503
@@ -131,7 +136,9 @@ func (c *Cloud) serveToken(rw http.ResponseWriter, hr *http.Request, body []byte
 	if c.World.Serve(hr.Context(), call, exec, refuseIt) {
 		panic(http.ErrAbortHandler)
 	}
-	rw.Header().Set("Content-Type", "application/json; charset=utf-8")
+	if maps.Copy(rw.Header(), ans.header); rw.Header().Get("Content-Type") == "" {
+		rw.Header().Set("Content-Type", "application/json; charset=utf-8")
+	}
 	rw.WriteHeader(ans.status)
 	// The caller has gone away if this fails; there is nobody to tell.
 	_, _ = rw.Write(ans.body)

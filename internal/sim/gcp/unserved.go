@@ -26,7 +26,7 @@ func unserved(method, path string) (*api, *Error) {
 		return &api{listErrors: true}, missing(2)
 	case method == "GET" && len(parts) == 3 && strings.HasPrefix(parts[1], "tag") && parts[0] == "v3":
 		name := strings.Join(parts[1:], "/")
-		return nil, &Error{HTTP: 403, Message: "Permission denied on resource '" + name + "' (or it may not exist)."}
+		return &api{}, &Error{HTTP: 403, Message: "Permission denied on resource '" + name + "' (or it may not exist)."}
 	}
 	return &api{listErrors: true}, refuse(404, "notFound", "The requested URL %s was not found on this server: it is not simulated.", path)
 }
