@@ -61,6 +61,11 @@ func (e *Compute) rewrite(k *kind, verb string) operation {
 		patch := clone(r.Body)
 		delete(patch, "name")
 		merge(doc, patch)
+		for f, v := range doc {
+			if l, ok := v.([]any); ok && len(l) == 0 {
+				delete(doc, f) // an empty list is not shown
+			}
+		}
 		if k.prepare != nil {
 			if err := k.prepare(r, res.Path, doc); err != nil {
 				return nil, err

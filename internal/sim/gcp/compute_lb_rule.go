@@ -59,6 +59,7 @@ var targets = []string{"targetHttpProxies", "targetHttpsProxies", "targetTcpProx
 // prepareRule checks a forwarding rule and fills it up ("Method: globalForwardingRules.insert").
 func (e *Compute) prepareRule(r *request, path string, doc Doc) error {
 	region := segmentAfter(path, "regions")
+	delete(doc, "labels") // only setLabels can set them, whatever an insert says (ForwardingRule.labels in the reference)
 	for k, v := range map[string]any{"loadBalancingScheme": "EXTERNAL", "IPProtocol": "TCP", "description": "", "networkTier": "PREMIUM"} {
 		setDefault(doc, k, v)
 	}
@@ -158,7 +159,10 @@ func rulePorts(doc Doc) error {
 
 // ruleNetwork settles the network and subnetwork of a regional rule. What Envoy proxies serve needs a proxy-only subnetwork.
 func (e *Compute) ruleNetwork(r *request, region, scheme string, doc Doc) error {
-	if region == "" || scheme == "EXTERNAL" {
+	if link := str(doc, "network"); region == "" || scheme == "EXTERNAL" {
+		if p := e.cloud.pathOfLink(r.Project.ID, link); p != "" {
+			doc["network"] = selfLink(p)
+		}
 		return nil
 	}
 	if link := str(doc, "subnetwork"); link != "" {
@@ -280,7 +284,7 @@ func (e *Compute) setTarget(r *request) (any, error) {
 		return nil, err
 	}
 	e.print(doc)
-	return e.start(r, change{Type: "setTarget", Target: res, Takes: k.duration("patch"), Action: "lb-replace", Doc: doc}), nil
+	return e.start(r, change{Type: "SetTarget", Target: res, Takes: k.duration("patch"), Action: "lb-replace", Doc: doc}), nil
 }
 
 // patchRule changes what can be changed of a rule.

@@ -7,7 +7,19 @@ import (
 
 func (e *Compute) urlMapKind() *kind {
 	return &kind{collection: "urlMaps", noun: "url_map", schema: "UrlMap", resources: map[string]string{"": "urlMaps", "regions": "regionUrlMaps"},
-		takes: lbTakes, prepare: e.prepareURLMap, loose: []string{"status"}, ready: e.watch, quota: globally("URL_MAPS")}
+		takes: lbTakes, prepare: e.prepareURLMap, loose: []string{"status"}, ready: e.watch, quota: globally("URL_MAPS"),
+		show: func(res *Resource, doc Doc) {
+			rules := 0
+			for _, proxy := range e.inOrder(func(o *Resource) bool { return slices.Contains(targets, o.Collection) && slices.Contains(e.usedBy(o), res.Path) }) {
+				for _, rule := range e.ofKind(res.project(), "forwardingRules") {
+					if e.cloud.pathOfLink(rule.project(), str(rule.Doc, "target")) == proxy.Path {
+						rules++
+					}
+				}
+			}
+			units := 60 + len(docs(doc, "pathMatchers"))
+			doc["status"] = Doc{"quotaUsage": Doc{"forwardingRules": float64(rules), "units": fmt.Sprint(units)}}
+		}}
 }
 
 func (e *Compute) urlMapMethods(a *api) {

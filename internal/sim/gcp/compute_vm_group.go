@@ -159,9 +159,7 @@ func (e *Compute) changeMembers(op *Operation, group *Resource) error {
 			return refuse(404, "notFound", "The resource '%s' was not found", path)
 		}
 		members = append(members, path)
-		nic := docs(vm.Doc, "networkInterfaces")[0]
-		setDefault(group.Doc, "network", str(nic, "network"))
-		setDefault(group.Doc, "subnetwork", str(nic, "subnetwork"))
+		setDefault(group.Doc, "network", str(docs(vm.Doc, "networkInterfaces")[0], "network"))
 	}
 	group.inner("members", strings.Join(members, " "))
 	return nil
@@ -215,7 +213,18 @@ func (e *Compute) listGroupInstances(r *request) (any, error) {
 	if group.region() != "" && segmentAfter(group.Path, "regions") != "" {
 		kindName = "compute#regionInstanceGroupsListInstances"
 	}
-	return r.listAnswer(items, kindName, group.Path+"/listInstances")
+	page, next, err := pageOf(r, items, "maxResults", 500)
+	if err != nil {
+		return nil, err
+	}
+	answer := Doc{"kind": kindName, "id": group.Path}
+	if len(page) > 0 {
+		answer["items"] = page
+	}
+	if next != "" {
+		answer["nextPageToken"] = next
+	}
+	return answer, nil
 }
 
 // listReferrers lists the groups that an instance is in.

@@ -14,7 +14,7 @@ func (e *Compute) vmKinds() []*kind {
 
 // vmMethods adds the methods of instances and their groups that go beyond those of every kind.
 func (e *Compute) vmMethods(a *api) {
-	a.ops["instances.insert"] = e.insertInstance
+	a.ops["instances.insert"], a.ops["instanceTemplates.insert"] = e.insertInstance, e.insertTemplate
 	e.actions["vm-insert"], e.actions["vm-power"], e.actions["vm-set"] = e.doneInsert, e.donePower, e.doneSet
 	e.events["vm-state"], e.events["vm-guest"] = e.vmStateEvent, e.guestEvent
 	for verb := range powers {

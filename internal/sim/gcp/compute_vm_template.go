@@ -24,6 +24,17 @@ func (e *Compute) templateKind() *kind {
 	}
 }
 
+// insertTemplate names its operation as no other insert does.
+func (e *Compute) insertTemplate(r *request) (any, error) {
+	out, err := e.insert(e.kinds["instanceTemplates"])(r)
+	if err != nil || len(r.Made) == 0 {
+		return out, err
+	}
+	op := e.st.Operations[r.Made[len(r.Made)-1]]
+	op.Type = "compute.instanceTemplates.insert"
+	return op.shown(), nil
+}
+
 // prepareTemplate checks a template's properties, as far as they can be wrong whatever the zone ("Method:
 // instanceTemplates.insert"), and fills them up.
 func (e *Compute) prepareTemplate(r *request, _ string, doc Doc) error {
