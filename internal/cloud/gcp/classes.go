@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 
@@ -202,8 +203,8 @@ func classOfStatus(status int) pipeline.Class {
 // lacksCall reports whether the endpoint does not have the call at all. It says
 // nothing about the object that was asked for.
 func lacksCall(err error) bool {
-	ce, ok := plain(err).(*pipeline.CloudError)
-	if !ok || ce.Class != pipeline.Invalid {
+	var ce *pipeline.CloudError
+	if !errors.As(err, &ce) || ce.Class != pipeline.Invalid {
 		return false
 	}
 	text := strings.ToLower(ce.Message)
@@ -215,8 +216,8 @@ func lacksCall(err error) bool {
 // switchedOff reports whether an API is refused as one that is not enabled, or
 // not yet known to be.
 func switchedOff(err error) bool {
-	ce, ok := plain(err).(*pipeline.CloudError)
-	if !ok {
+	var ce *pipeline.CloudError
+	if !errors.As(err, &ce) {
 		return false
 	}
 	code := folded(ce.Code)

@@ -99,7 +99,7 @@ func FromEnvironment(ctx context.Context, _, _ string) (Config, error) {
 		cfg.Token = func(context.Context) (string, error) {
 			return "", fmt.Errorf("no application default credentials: %w", err)
 		}
-		return cfg, nil
+		return cfg, nil //nolint:nilerr // see above
 	}
 	cfg.Token = tokenOf(creds)
 	if cfg.Project == "" {

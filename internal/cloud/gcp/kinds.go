@@ -2,6 +2,7 @@ package gcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -137,21 +138,19 @@ func (o object[T]) underWay(ctx context.Context, p *Provider, r *pipeline.Run, x
 		return pipeline.Seen{}, false, nil
 	}
 	done, err := p.outcome(ctx, r, id, u)
-	switch failed := plain(err).(type) {
-	case nil:
-		if done {
-			return pipeline.Seen{}, false, nil
-		}
+	var failed *pipeline.CloudError
+	switch {
+	case err == nil && done:
+		return pipeline.Seen{}, false, nil
+	case err == nil:
 		return pipeline.Seen{ID: id, Owner: r.Job.ID, Status: pipeline.Pending, Reason: u.verb + " under way"}, true, nil
-	case *pipeline.CloudError:
-		if done && u.verb == "insert" {
-			if _, gone := o.kind.get(ctx, id); pipeline.Is(gone, pipeline.NotFound) {
-				return p.failedToCome(r, x, id, failed), true, nil
-			}
-			return pipeline.Seen{ID: id, Owner: r.Job.ID, Status: pipeline.Broken, Reason: failed.Message}, true, nil
-		}
+	case !done || u.verb != "insert" || !errors.As(err, &failed):
+		return pipeline.Seen{}, false, err
 	}
-	return pipeline.Seen{}, false, err
+	if _, gone := o.kind.get(ctx, id); pipeline.Is(gone, pipeline.NotFound) {
+		return p.failedToCome(r, x, id, failed), true, nil
+	}
+	return pipeline.Seen{ID: id, Owner: r.Job.ID, Status: pipeline.Broken, Reason: failed.Message}, true, nil
 }
 
 // taken tells a namesake of ours from somebody else's, who is never touched

@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -19,18 +20,14 @@ func TestDrift(t *testing.T) {
 	subnet := func(change map[string]any) func(*rig) map[string]any {
 		return func(g *rig) map[string]any {
 			x := map[string]any{"region": testRegion, "subnetwork": name(g, "private")}
-			for k, v := range change {
-				x[k] = v
-			}
+			maps.Copy(x, change)
 			return x
 		}
 	}
 	firewall := func(change map[string]any) func(*rig) map[string]any {
 		return func(g *rig) map[string]any {
 			x := map[string]any{"firewall": name(g, "firewall-deny")}
-			for k, v := range change {
-				x[k] = v
-			}
+			maps.Copy(x, change)
 			return x
 		}
 	}
@@ -59,13 +56,9 @@ func TestDrift(t *testing.T) {
 			t.Parallel()
 			g := newRig(t, sim.Options{}, job.ModeCreate, plainSpec)
 			g.up()
-			fingerprint := map[string]any{}
-			if c.operation == "subnetworks.patch" {
-				fingerprint["fingerprint"] = g.fingerprint("private")
-			}
 			params := c.params(g)
-			for k, v := range fingerprint {
-				params[k] = v
+			if c.operation == "subnetworks.patch" {
+				params["fingerprint"] = g.fingerprint("private")
 			}
 			g.invoke(testProject, "compute", c.operation, params)
 			since := g.mark()

@@ -153,7 +153,7 @@ func flowLogText(c *compute.SubnetworkLogConfig) string {
 	if c == nil || !c.Enable {
 		return "off"
 	}
-	return fmt.Sprintf("%g of flows, %s, %s", c.FlowSampling, c.AggregationInterval, c.Metadata)
+	return fmt.Sprintf("%.3g of flows, %s, %s", c.FlowSampling, c.AggregationInterval, c.Metadata)
 }
 
 func rangesText(all []*compute.SubnetworkSecondaryRange) string {

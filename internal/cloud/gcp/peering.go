@@ -22,9 +22,8 @@ func peeringID(network, name string) string { return rel(network) + "/peerings/"
 // A side is one of the two halves of a peering: each network names the other,
 // and routes pass once both do ("VPC Network Peering").
 type side struct {
-	key, name   string
-	from, to    string // network IDs
-	counterpart bool   // the other network's half
+	key, name string
+	from, to  string // network IDs
 }
 
 // sides are the two halves of the job's i-th peering.

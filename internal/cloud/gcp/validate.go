@@ -235,6 +235,9 @@ func (c *checker) permissions(ctx context.Context) error {
 	if len(c.job.DNSZones) > 0 {
 		each("dns.managedZones", "create", "delete", "get", "list")
 	}
+	if slices.ContainsFunc(c.job.DNSZones, func(z job.DNSZone) bool { return z.Visibility == job.ZonePrivate }) {
+		each("dns.networks", "bindPrivateDNSZone")
+	}
 	return c.permitted(ctx, check, want)
 }
 

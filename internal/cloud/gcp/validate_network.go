@@ -322,6 +322,10 @@ func (c *checker) zones(ctx context.Context) error {
 	if err != nil {
 		return c.unchecked(ctx, check, "config.spec.dnsZones", err)
 	}
+	network := c.ic.NetworkID
+	if named, err := c.r.Job.Existing(); err == nil && named != nil {
+		network = c.p.networkID(named.NetworkID)
+	}
 	for i, want := range c.job.DNSZones {
 		field := fmt.Sprintf("config.spec.dnsZones[%d].name", i)
 		for _, x := range all {
@@ -330,7 +334,7 @@ func (c *checker) zones(ctx context.Context) error {
 			}
 			if want.Visibility == job.ZonePublic {
 				c.warn(check, field, fmt.Sprintf("zone %s of this project has the name %s too: the parent decides which of the two the internet sees", x.Name, want.Name), "Remove one of them.")
-			} else if c.ic.NetworkID != "" && strings.Contains(zoneNetworks(x), c.ic.NetworkID) {
+			} else if network != "" && strings.Contains(zoneNetworks(x)+",", network+",") {
 				c.fails(check, field, fmt.Sprintf("zone %s answers for %s in this network already", x.Name, want.Name), "Choose another name.")
 			}
 		}
