@@ -48,7 +48,7 @@ func KeepCertificate(dir string) (*Certificate, error) {
 	files := []string{CAFile, "azure-server.pem", "azure-server-key.pem"}
 	var parts [3][]byte
 	for i, name := range files {
-		b, err := os.ReadFile(filepath.Join(dir, name)) //nolint:gosec // a fixed name in the user's own directory
+		b, err := os.ReadFile(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			return keepNew(dir, files)
 		}

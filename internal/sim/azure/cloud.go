@@ -15,7 +15,7 @@ const (
 	OtherSubscription = "5c0b1f4e-0000-4000-8000-0000000000b2"
 	DefaultClientID   = "c1ae0000-0000-4000-8000-0000000000c1"
 	// DefaultClientSecret is accepted by the simulation alone.
-	DefaultClientSecret = "simulated-secret" //nolint:gosec // no secret: it opens nothing but a simulation
+	DefaultClientSecret = "simulated-secret"
 	OtherClientID       = "c1ae0000-0000-4000-8000-0000000000c2"
 )
 

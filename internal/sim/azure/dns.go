@@ -104,8 +104,8 @@ func (c *Cloud) addRecordKind(zone, service, typ, property string, versions []st
 	c.addKind(&kind{
 		typ: zone + "/" + typ, service: service, title: "RecordSets", versions: versions, stateless: true, says: says, bareErrors: true, name: recordName, etag: dnsEtag, etagOnPut: true,
 		model: model, patchModel: model, mergePatch: true,
-		put: func(r *request, now, old *Resource) (outcome, error) {
-			return outcome{}, c.putRecord(r, now, old, typ, property)
+		put: func(_ *request, now, old *Resource) (outcome, error) {
+			return outcome{}, c.putRecord(now, old, typ, property)
 		},
 		remove: func(_ *request, res *Resource) (outcome, error) {
 			if typ == "SOA" || typ == "NS" && res.Name == "@" {
@@ -216,7 +216,7 @@ func (c *Cloud) zonesNamed(name string) int {
 }
 
 // putRecord checks a record set.
-func (c *Cloud) putRecord(r *request, now, old *Resource, typ, property string) error {
+func (c *Cloud) putRecord(now, old *Resource, typ, property string) error {
 	// Names are kept in lower case.
 	now.Name = strings.ToLower(now.Name)
 	now.ID = parentOf(now.ID) + "/" + typ + "/" + now.Name

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/privatedns/armprivatedns"
 )
@@ -24,7 +23,7 @@ func TestPublicZone(t *testing.T) {
 	}
 	_, err = zones.CreateOrUpdate(g.ctx, "rg", "example.test", armdns.Zone{Location: new("global")}, &armdns.ZonesClientCreateOrUpdateOptions{IfNoneMatch: new("*")})
 	refused(t, err, 412, "PreconditionFailed")
-	a := armdns.RecordSet{Properties: &armdns.RecordSetProperties{TTL: to.Ptr(int64(60)), ARecords: []*armdns.ARecord{{IPv4Address: new("192.0.2.1")}}}}
+	a := armdns.RecordSet{Properties: &armdns.RecordSetProperties{TTL: new(int64(60)), ARecords: []*armdns.ARecord{{IPv4Address: new("192.0.2.1")}}}}
 	made := must(records.CreateOrUpdate(g.ctx, "rg", "example.test", "WWW", armdns.RecordTypeA, a, &armdns.RecordSetsClientCreateOrUpdateOptions{IfNoneMatch: new("*")}))(t)
 	if *made.Properties.Fqdn != "www.Example.test." || *made.Name != "www" {
 		t.Errorf("made %s", text(made.RecordSet))
@@ -34,7 +33,7 @@ func TestPublicZone(t *testing.T) {
 	_, err = records.CreateOrUpdate(g.ctx, "rg", "example.test", "www", armdns.RecordTypeA, a, &armdns.RecordSetsClientCreateOrUpdateOptions{IfMatch: new("other")})
 	refused(t, err, 412, "PreconditionFailed")
 	_, err = records.CreateOrUpdate(g.ctx, "rg", "example.test", "www", armdns.RecordTypeCNAME,
-		armdns.RecordSet{Properties: &armdns.RecordSetProperties{TTL: to.Ptr(int64(60)), CnameRecord: &armdns.CnameRecord{Cname: new("x.test")}}}, nil)
+		armdns.RecordSet{Properties: &armdns.RecordSetProperties{TTL: new(int64(60)), CnameRecord: &armdns.CnameRecord{Cname: new("x.test")}}}, nil)
 	refused(t, err, 400, "BadRequest")
 	_, err = records.Delete(g.ctx, "rg", "example.test", "@", armdns.RecordTypeSOA, nil)
 	refused(t, err, 400, "BadRequest")

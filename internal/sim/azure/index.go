@@ -1,6 +1,8 @@
 package azure
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -68,10 +70,7 @@ func (x *index) shown(r *request, prefix string) []*indexEntry {
 		if !strings.HasPrefix(k, key(prefix)+"/") {
 			continue
 		}
-		text := e.Type + " " + lastOf(e.Type) + " " + lastOf(e.ID)
-		for _, t := range sortedKeys(e.Tags) {
-			text += " " + e.Tags[t]
-		}
+		text := e.Type + " " + lastOf(e.Type) + " " + lastOf(e.ID) + " " + strings.Join(slices.Collect(maps.Values(e.Tags)), " ")
 		if !x.cloud.World.Visible(r.Call, e.ID, e.Changed, lookupByList, text) {
 			// A fault that hides the resource hides its former self as well; freshness does not.
 			if e = e.Old; e == nil || !x.cloud.World.Visible(r.Call, e.ID, e.Created.Add(-time.Hour), lookupByList, text) {

@@ -152,10 +152,7 @@ var armDialect = &dialect{
 
 // notFoundARM is ARM's own refusal of a GET.
 func notFoundARM(id armID) *Error {
-	name := id.Names[0]
-	for i := 1; i < len(id.Names); i++ {
-		name += "/" + id.Names[i]
-	}
+	name := strings.Join(id.Names, "/")
 	where := "under resource group '" + id.Group + "' "
 	if id.Group == "" {
 		where = "under resource group '<null>' "

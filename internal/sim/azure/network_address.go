@@ -49,11 +49,11 @@ func (c *Cloud) putPublicIP(_ *request, now, old *Resource) (outcome, error) {
 	for _, name := range []string{"ipConfiguration", "natGateway", "ipAddress", "resourceGuid"} {
 		delete(p, name)
 	}
-	sku := doc(now.Top).str("sku.name")
+	sku := now.Top.str("sku.name")
 	if sku == "" {
 		sku = "Basic"
 	}
-	tier := doc(now.Top).str("sku.tier")
+	tier := now.Top.str("sku.tier")
 	if tier == "" {
 		tier = "Regional"
 	}
@@ -90,7 +90,7 @@ func (c *Cloud) checkPublicIP(now, old *Resource, sku string) error {
 		return err
 	}
 	if old != nil {
-		if was := doc(old.Top).str("sku.name"); was != sku {
+		if was := old.Top.str("sku.name"); was != sku {
 			return refuseNetwork(http.StatusBadRequest, "SkuPropertyCannotBeUpdated", "Sku property of resource %s cannot be changed from %s to %s.", now.ID, was, sku)
 		}
 		return nil
@@ -111,7 +111,7 @@ func (c *Cloud) checkPublicIP(now, old *Resource, sku string) error {
 func (c *Cloud) countSKU(sku, subscription, location string) int {
 	n := 0
 	for _, res := range c.shelves["network"].state.Resources {
-		if res.Type == publicIPType && doc(res.Top).str("sku.name") == sku && strings.EqualFold(subscriptionOf(res.ID), subscription) && res.Location == location {
+		if res.Type == publicIPType && res.Top.str("sku.name") == sku && strings.EqualFold(subscriptionOf(res.ID), subscription) && res.Location == location {
 			n++
 		}
 	}
@@ -120,7 +120,7 @@ func (c *Cloud) countSKU(sku, subscription, location string) int {
 
 // checkZones refuses zones that the region does not have, and the change of those that a resource has.
 func (c *Cloud) checkZones(now, old *Resource) error {
-	zones := doc(now.Top).strs("zones")
+	zones := now.Top.strs("zones")
 	l, _ := findLocation(now.Location)
 	for _, z := range zones {
 		if l.zones == 0 {
@@ -135,7 +135,7 @@ func (c *Cloud) checkZones(now, old *Resource) error {
 	if old == nil {
 		return nil
 	}
-	was := doc(old.Top).strs("zones")
+	was := old.Top.strs("zones")
 	slices.Sort(was)
 	slices.Sort(zones)
 	if !slices.Equal(was, zones) {

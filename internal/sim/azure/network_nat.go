@@ -38,7 +38,7 @@ func (c *Cloud) putNAT(r *request, now, old *Resource) (outcome, error) {
 	for _, name := range readOnly {
 		delete(p, name)
 	}
-	sku := doc(now.Top).str("sku.name")
+	sku := now.Top.str("sku.name")
 	if sku == "" {
 		sku = "Standard"
 	}
@@ -63,10 +63,10 @@ func (c *Cloud) checkNAT(r *request, now, old *Resource, sku string) error {
 	if err := c.checkZones(now, old); err != nil {
 		return err
 	}
-	if old != nil && doc(old.Top).str("sku.name") != sku {
-		return refuseNetwork(http.StatusBadRequest, "SkuPropertyCannotBeUpdated", "Sku property of resource %s cannot be changed from %s to %s.", now.ID, doc(old.Top).str("sku.name"), sku)
+	if old != nil && old.Top.str("sku.name") != sku {
+		return refuseNetwork(http.StatusBadRequest, "SkuPropertyCannotBeUpdated", "Sku property of resource %s cannot be changed from %s to %s.", now.ID, old.Top.str("sku.name"), sku)
 	}
-	zones := doc(now.Top).strs("zones")
+	zones := now.Top.strs("zones")
 	if sku == "Standard" && len(zones) > 1 {
 		return refuseNetwork(http.StatusBadRequest, "NatGatewayMultipleZonesNotSupported", "NAT gateway %s with sku Standard can be in one zone only, not in %s.", now.ID, strings.Join(zones, ","))
 	}
@@ -82,7 +82,7 @@ func (c *Cloud) checkNAT(r *request, now, old *Resource, sku string) error {
 			if pip == nil {
 				continue
 			}
-			if got := doc(pip.Top).str("sku.name"); got != sku {
+			if got := pip.Top.str("sku.name"); got != sku {
 				return refuseNetwork(http.StatusBadRequest, "NatGatewayAndPublicIpSkuDoNotMatch",
 					"Public IP address %s with sku %s can not be attached to NAT gateway %s with sku %s. Their skus must be the same.", pip.ID, got, now.ID, sku)
 			}

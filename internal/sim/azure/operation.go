@@ -2,6 +2,7 @@ package azure
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -74,9 +75,7 @@ type outcome struct {
 // without work has none.
 func (c *Cloud) begin(r *request, res *Resource, verb string, out outcome) http.Header {
 	h := http.Header{}
-	for k, v := range out.header {
-		h[k] = v
-	}
+	maps.Copy(h, out.header)
 	if out.style == noHeader && out.takes == 0 {
 		return h
 	}

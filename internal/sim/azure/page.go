@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -77,9 +78,7 @@ func (r *request) page(all []any, tokenName string) (answer, error) {
 	body := map[string]any{"value": value}
 	if next != "" {
 		q := url.Values{}
-		for k, v := range r.query {
-			q[k] = v
-		}
+		maps.Copy(q, r.query)
 		q.Set(tokenName, next)
 		body["nextLink"] = r.base + r.path + "?" + q.Encode()
 	}

@@ -1,7 +1,6 @@
 package azure
 
 import (
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -188,7 +187,7 @@ func maskPaths(t *testing.T, body any) any {
 		case float64, bool, nil:
 			return v
 		}
-		t.Fatal(fmt.Sprintf("no JSON: %T", v))
+		t.Fatalf("no JSON: %T", v)
 		return nil
 	}
 	return mask(body)

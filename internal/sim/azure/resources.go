@@ -124,7 +124,7 @@ func parseFilter(text string) (func(*indexEntry) bool, error) {
 	}
 	bad := refuseARM(http.StatusBadRequest, "InvalidFilterInQueryString", "Invalid $filter '%s' specified in the query string.", text)
 	want := map[string]string{}
-	for _, term := range strings.Split(text, " and ") {
+	for term := range strings.SplitSeq(text, " and ") {
 		field, value, ok := strings.Cut(strings.TrimSpace(term), " eq ")
 		value = strings.TrimSpace(value)
 		if !ok || len(value) < 2 || value[0] != '\'' || value[len(value)-1] != '\'' {
