@@ -10,7 +10,9 @@ func (e *Compute) urlMapKind() *kind {
 		takes: lbTakes, prepare: e.prepareURLMap, loose: []string{"status"}, ready: e.watch, quota: globally("URL_MAPS"),
 		show: func(res *Resource, doc Doc) {
 			rules := 0
-			for _, proxy := range e.inOrder(func(o *Resource) bool { return slices.Contains(targets, o.Collection) && slices.Contains(e.usedBy(o), res.Path) }) {
+			for _, proxy := range e.inOrder(func(o *Resource) bool {
+				return slices.Contains(targets, o.Collection) && slices.Contains(e.usedBy(o), res.Path)
+			}) {
 				for _, rule := range e.ofKind(res.project(), "forwardingRules") {
 					if e.cloud.pathOfLink(rule.project(), str(rule.Doc, "target")) == proxy.Path {
 						rules++
