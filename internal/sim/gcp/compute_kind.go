@@ -26,6 +26,8 @@ type kind struct {
 	prepare func(r *request, path string, doc Doc) error
 	// made is called when the object has been placed, while its insert still runs; ready when the insert is done.
 	made, ready func(res *Resource)
+	// changed is called when the document has been replaced.
+	changed func(res *Resource)
 	// show adds to an answer what is not kept in the document.
 	show func(res *Resource, doc Doc)
 	// refuseDelete says why the object cannot be deleted, beside being used.
@@ -176,15 +178,15 @@ func scopeIn(r *request) string {
 // checkScope refuses regions and zones that do not exist.
 func (e *Compute) checkScope(r *request) error {
 	if z := r.Path["zone"]; z != "" && !zoneExists(z) {
-		return unknownPlace("zone", z, r.Project.ID)
+		return unknownPlace("zone", z)
 	}
 	if reg := r.Path["region"]; reg != "" && !regionExists(reg) {
-		return unknownPlace("region", reg, r.Project.ID)
+		return unknownPlace("region", reg)
 	}
 	return nil
 }
 
-func unknownPlace(what, name, project string) *Error {
+func unknownPlace(what, name string) *Error {
 	return refuse(400, "invalid", "Invalid value for field '%s': '%s'. Unknown %s.", what, name, what)
 }
 

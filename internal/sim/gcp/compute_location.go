@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -146,15 +147,13 @@ func (e *Compute) usage(metric, project, region string) float64 {
 	return sum
 }
 
-// perRegion are the kinds whose objects lie in a region and yet count for the project.
+// perProject are the kinds whose objects lie in a region and yet count for the project.
 var perProject = []string{"subnetworks", "routers"}
 
 // quotaRegion is the region whose limits an object counts towards; empty for the project's.
 func quotaRegion(res *Resource) string {
-	for _, c := range perProject {
-		if res.Collection == c {
-			return ""
-		}
+	if slices.Contains(perProject, res.Collection) {
+		return ""
 	}
 	return res.region()
 }

@@ -99,6 +99,10 @@ func TestSubnetworks(t *testing.T) {
 		after.IpCidrRange != "10.0.0.0/22" || after.Fingerprint == sub.Fingerprint {
 		t.Fatalf("after the changes: %+v, %v", after, err)
 	}
+	routes, err := s.Routes.List(testProject).Filter(`nextHopNetwork = "` + apiRoot + network + `"`).Do()
+	if err != nil || len(routes.Items) != 1 || routes.Items[0].DestRange != "10.0.0.0/22" {
+		t.Fatalf("routes after the changes: %v, %v", routes, err)
+	}
 	all, err := s.Subnetworks.AggregatedList(testProject).Filter("network = " + apiRoot + network).Do()
 	if err != nil || len(all.Items["regions/us-central1"].Subnetworks) != 1 || all.Items["regions/us-west1"].Warning.Code != "NO_RESULTS_ON_PAGE" {
 		t.Fatalf("aggregated: %v", err)

@@ -152,6 +152,9 @@ func (e *Compute) addOperations(a *api) {
 	}
 	e.actions[actReplace] = func(op *Operation, res *Resource) error {
 		res.Doc = op.Doc
+		if k := e.kinds[res.Collection]; k.changed != nil {
+			k.changed(res)
+		}
 		return nil
 	}
 	e.actions[actDelete] = func(_ *Operation, res *Resource) error {

@@ -55,10 +55,10 @@ func (e *Compute) addPeering(r *request) (any, error) {
 		return nil, invalidField("networkPeering.exchangeSubnetRoutes", false, "Subnet routes must be exchanged.")
 	}
 	peer := e.cloud.pathOfLink(r.Project.ID, str(p, "network"))
-	switch {
-	case peer == "":
+	switch peer {
+	case "":
 		return nil, invalidField("networkPeering.network", str(p, "network"), "The URL is malformed.")
-	case peer == res.Path:
+	case res.Path:
 		return nil, invalidField("networkPeering.network", str(p, "network"), "A network cannot be peered with itself.")
 	}
 	for _, old := range docs(res.Doc, "peerings") {

@@ -77,13 +77,3 @@ func (e *Compute) systemRoute(net *Resource, description string, doc Doc) *Resou
 	route.Default = true
 	return route
 }
-
-// hasInternetRoute says whether a network's default route leads to the internet.
-func (e *Compute) hasInternetRoute(network string) bool {
-	for _, route := range e.inOrder(func(o *Resource) bool { return o.Collection == "routes" && e.networkOf(o) == network }) {
-		if str(route.Doc, "destRange") == "0.0.0.0/0" && str(route.Doc, "nextHopGateway") != "" && !route.Making {
-			return true
-		}
-	}
-	return false
-}

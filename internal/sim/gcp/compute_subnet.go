@@ -11,7 +11,7 @@ func (e *Compute) subnetKind() *kind {
 	return &kind{
 		collection: "subnetworks", noun: "subnetwork", schema: "Subnetwork", resources: map[string]string{"regions": "subnetworks"}, status: "state",
 		takes:   map[string]time.Duration{"insert": 12 * time.Second, "delete": 12 * time.Second},
-		prepare: e.prepareSubnet, ready: e.subnetReady, dropped: e.subnetDropped,
+		prepare: e.prepareSubnet, ready: e.subnetReady, changed: e.subnetChanged, dropped: e.subnetDropped,
 		refuseDelete: func(_ *request, res *Resource) error {
 			if res.Default {
 				return refuse(400, "invalid", "Invalid resource usage: 'Cannot delete auto subnetwork: %s.'.", res.Path)
@@ -110,27 +110,49 @@ func (e *Compute) checkPurpose(r *request, net *Resource, doc Doc) error {
 	return nil
 }
 
-// subnetReady makes the route to a subnetwork.
+// subnetReady makes the routes to a subnetwork.
 func (e *Compute) subnetReady(res *Resource) {
 	net := e.st.Resources[e.networkOf(res)]
 	if net == nil || slices.Contains(proxyOnly, str(res.Doc, "purpose")) {
 		return
 	}
-	ranges := []string{str(res.Doc, "ipCidrRange")}
-	for _, s := range docs(res.Doc, "secondaryIpRanges") {
-		ranges = append(ranges, str(s, "ipCidrRange"))
-	}
-	for _, cidr := range ranges {
+	for _, cidr := range rangesOf(res) {
+		if slices.ContainsFunc(e.routesTo(res), func(r *Resource) bool { return str(r.Doc, "destRange") == cidr }) {
+			continue
+		}
 		route := e.systemRoute(net, "Default local route to the subnetwork "+cidr+".", Doc{"destRange": cidr, "priority": float64(0), "nextHopNetwork": selfLink(net.Path)})
 		route.inner("subnet", res.Path)
 	}
 }
 
-func (e *Compute) subnetDropped(res *Resource) {
-	for _, route := range e.ofKind(res.project(), "routes") {
-		if route.Inner["subnet"] == res.Path {
+// rangesOf are the primary and secondary ranges of a subnetwork.
+func rangesOf(res *Resource) []string {
+	ranges := []string{str(res.Doc, "ipCidrRange")}
+	for _, s := range docs(res.Doc, "secondaryIpRanges") {
+		ranges = append(ranges, str(s, "ipCidrRange"))
+	}
+	return ranges
+}
+
+// routesTo are the routes that were made for a subnetwork.
+func (e *Compute) routesTo(res *Resource) []*Resource {
+	return e.inOrder(func(o *Resource) bool { return o.Collection == "routes" && o.Inner["subnet"] == res.Path })
+}
+
+// subnetChanged makes the routes fit the ranges, which may be others now.
+func (e *Compute) subnetChanged(res *Resource) {
+	for _, route := range e.routesTo(res) {
+		if !slices.Contains(rangesOf(res), str(route.Doc, "destRange")) {
 			delete(e.st.Resources, route.Path)
 		}
+	}
+	e.subnetReady(res)
+}
+
+// subnetDropped takes the routes to a subnetwork away.
+func (e *Compute) subnetDropped(res *Resource) {
+	for _, route := range e.routesTo(res) {
+		delete(e.st.Resources, route.Path)
 	}
 }
 

@@ -273,7 +273,7 @@ func (g *rig) control(method, path, body string) map[string]any {
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != 200 {
+	if err != nil || resp.StatusCode != http.StatusOK {
 		g.t.Fatalf("%s %s: %d %s, %v", method, path, resp.StatusCode, b, err)
 	}
 	var out map[string]any

@@ -124,13 +124,13 @@ func (p *filterParser) all() (filter, error) {
 
 func (p *filterParser) one() (filter, error) {
 	w := p.next()
-	switch {
-	case w == "":
+	switch w {
+	case "":
 		return nil, fmt.Errorf("ends too early")
-	case w == "NOT":
+	case "NOT":
 		f, err := p.one()
 		return func(d Doc) bool { return !f(d) }, err
-	case w == "(":
+	case "(":
 		f, err := p.any()
 		if err == nil && p.next() != ")" {
 			err = fmt.Errorf("a parenthesis is not closed")

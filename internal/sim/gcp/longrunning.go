@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"maps"
 	"time"
 )
 
@@ -21,9 +22,7 @@ func (op *longOperation) done() bool { return truth(op.Doc, "done") }
 // finish ends an operation with its answer; typeName is its type, such as google.cloud.servicenetworking.v1.Connection.
 func (op *longOperation) finish(typeName string, response Doc) {
 	answer := Doc{"@type": "type.googleapis.com/" + typeName}
-	for k, v := range response {
-		answer[k] = v
-	}
+	maps.Copy(answer, response)
 	op.Doc["done"], op.Doc["response"] = true, answer
 }
 

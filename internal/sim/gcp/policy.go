@@ -3,6 +3,7 @@ package gcp
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"sort"
@@ -30,9 +31,7 @@ func (p *policy) etag() string {
 func (p *policy) shown() Doc {
 	out := Doc{"etag": p.etag()}
 	if p != nil {
-		for k, v := range clone(p.Doc) {
-			out[k] = v
-		}
+		maps.Copy(out, clone(p.Doc))
 	}
 	return out
 }
@@ -48,7 +47,7 @@ func (c *Cloud) changePolicy(r *request, now *policy) (*policy, error) {
 		return nil, &Error{HTTP: 409, Reason: "aborted", Status: "ABORTED", Message: fmt.Sprintf("There were concurrent policy changes. Please retry the whole read-modify-write with "+
 			"exponential backoff. The request's ETag '%s' did not match the current policy's ETag '%s'.", tag, now.etag())}
 	}
-	bindings, conditional, err := c.readBindings(r, in)
+	bindings, conditional, err := c.readBindings(in)
 	if err != nil {
 		return nil, err
 	}
@@ -79,11 +78,11 @@ func (c *Cloud) changePolicy(r *request, now *policy) (*policy, error) {
 }
 
 // readBindings checks the bindings and joins those of the same role and condition.
-func (c *Cloud) readBindings(r *request, in Doc) (out []any, conditional bool, err error) {
+func (c *Cloud) readBindings(in Doc) (out []any, conditional bool, err error) {
 	joined := map[string]Doc{}
 	for _, b := range docs(in, "bindings") {
 		name := str(b, "role")
-		if err := c.checkRole(r, name); err != nil {
+		if err := c.checkRole(name); err != nil {
 			return nil, false, err
 		}
 		members := texts(b, "members")
@@ -118,7 +117,7 @@ func (c *Cloud) readBindings(r *request, in Doc) (out []any, conditional bool, e
 var customRole = regexp.MustCompile(`^(projects|organizations)/[^/]+/roles/[a-zA-Z0-9_.]{3,64}$`)
 
 // checkRole refuses roles that do not exist. Of the predefined ones only the service is looked at.
-func (c *Cloud) checkRole(r *request, name string) error {
+func (c *Cloud) checkRole(name string) error {
 	if customRole.MatchString(name) {
 		if c.iam.st.Roles[name] == nil || truth(c.iam.st.Roles[name].Doc, "deleted") {
 			return badArgument("Role (%s) does not exist in the resource's hierarchy.", name)

@@ -270,8 +270,8 @@ func (p *player) note(e exchange, at string, _, got any, insert bool) {
 	if m["kind"] == "compute#operation" {
 		p.operation = name
 	}
-	if strings.HasPrefix(name, "operations/") {
-		p.operation = strings.TrimPrefix(name, "operations/")
+	if id, ok := strings.CutPrefix(name, "operations/"); ok {
+		p.operation = id
 	}
 	if m["kind"] == "dns#change" {
 		p.names["changeId"] = []string{fmt.Sprint(m["id"])}
