@@ -72,7 +72,7 @@ func (c *Cloud) addDNS() {
 		name: zoneName, etag: dnsEtag, etagOnPut: true, model: func() any { return &armdns.Zone{} }, patchModel: func() any { return &armdns.ZoneUpdate{} },
 		put: c.putZone,
 		remove: func(_ *request, res *Resource) (outcome, error) {
-			return outcome{status: http.StatusAccepted, takes: c.pace(2*time.Second, 9*time.Second, "delete "+res.ID), style: asyncLocation, retryAfter: 3, empty: true}, nil
+			return outcome{status: http.StatusAccepted, takes: leastWork + c.pace(time.Second, 9*time.Second, "delete "+res.ID), style: asyncLocation, retryAfter: 3, empty: true}, nil
 		},
 		deleted: http.StatusOK,
 		polling: func(op *Operation) (string, string) {

@@ -43,7 +43,7 @@ func TestFaultError(t *testing.T) {
 	g.fault(sim.Fault{Kind: sim.FaultRaw, Service: "resources", Status: 502, Body: "<html>", ContentType: "text/html"})
 	_, err = g.groups().Get(g.ctx, "rg", nil)
 	var resp *azcore.ResponseError
-	if !errors.As(err, &resp) || resp.StatusCode != 502 {
+	if !errors.As(err, &resp) || resp.StatusCode != http.StatusBadGateway {
 		t.Errorf("raw: %v", err)
 	}
 }
@@ -72,7 +72,7 @@ func TestFaultOpFailed(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	g.group("rg")
-	g.fault(sim.Fault{Kind: sim.FaultOpFailed, Operation: "NetworkSecurityGroups_CreateOrUpdate", Seconds: 0.5, Code: "InternalServerError", Message: "An error occurred."})
+	g.fault(sim.Fault{Kind: sim.FaultOpFailed, Operation: "NetworkSecurityGroups_CreateOrUpdate", Code: "InternalServerError", Message: "An error occurred."})
 	p, err := g.networks().NewSecurityGroupsClient().BeginCreateOrUpdate(g.ctx, "rg", "nsg", nsg(nil), nil)
 	if _, err = wait(g, p, err); err == nil || !strings.Contains(err.Error(), "InternalServerError") {
 		t.Errorf("the operation ends with %v", err)
@@ -199,5 +199,50 @@ func TestStrictBodies(t *testing.T) {
 	p.token = "nonsense"
 	if got := p.send("GET", vnet, nil, nil); got.Status != http.StatusUnauthorized {
 		t.Errorf("a wrong token: %d", got.Status)
+	}
+}
+
+// TestKeptOnDisk: a world that is kept in a directory goes on where it stood, operations under way included.
+func TestKeptOnDisk(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := newRig(t)
+	stop, err := first.world.Persist(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.group("rg")
+	first.vnet("net", "10.0.0.0/16", "10.0.0.0/24")
+	if _, err := first.networks().NewSecurityGroupsClient().BeginCreateOrUpdate(first.ctx, "rg", "nsg", nsg(nil), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	second := newRig(t)
+	if stop, err = second.world.Persist(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if diff := cmp.Diff(first.world.Snapshot(), second.world.Snapshot()); diff != "" {
+		t.Error(diff)
+	}
+	second.world.Step(time.Minute)
+	if got := must(second.networks().NewSecurityGroupsClient().Get(second.ctx, "rg", "nsg", nil))(t); *got.Properties.ProvisioningState != "Succeeded" {
+		t.Errorf("state %s", *got.Properties.ProvisioningState)
+	}
+}
+
+func TestKeepCertificate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := must(KeepCertificate(dir))(t)
+	second := must(KeepCertificate(dir))(t)
+	if string(first.CA) != string(second.CA) || len(second.Config.Certificates) != 1 {
+		t.Error("a second start has another CA")
 	}
 }

@@ -119,14 +119,17 @@ func (c *Cloud) networkKind(k *kind) *kind {
 	return k
 }
 
+// leastWork is more than an op_failed waits that does not say how long: it finds the operation still under way.
+const leastWork = 5 * time.Second
+
 // writing is how Microsoft.Network answers a PUT: at once, with an Azure-AsyncOperation.
 func (c *Cloud) writing(now *Resource, retryAfter int, from, to time.Duration) (outcome, error) {
-	return outcome{state: stateUpdating, takes: c.pace(from, to, now.ID), style: asyncHeader, retryAfter: retryAfter}, nil
+	return outcome{state: stateUpdating, takes: leastWork + c.pace(from, to, now.ID), style: asyncHeader, retryAfter: retryAfter}, nil
 }
 
 // leaving is how it answers a DELETE.
 func (c *Cloud) leaving(res *Resource, retryAfter int, from, to time.Duration) (outcome, error) {
-	return outcome{status: http.StatusAccepted, state: stateDeleting, takes: c.pace(from, to, "delete "+res.ID), style: asyncLocation, retryAfter: retryAfter, empty: true}, nil
+	return outcome{status: http.StatusAccepted, state: stateDeleting, takes: leastWork + c.pace(from, to, "delete "+res.ID), style: asyncLocation, retryAfter: retryAfter, empty: true}, nil
 }
 
 // nothingToDo answers a PUT that asks for what is there already, but perhaps for its tags.

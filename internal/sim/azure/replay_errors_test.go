@@ -2,6 +2,7 @@ package azure
 
 import (
 	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -112,7 +113,7 @@ func conditional(e exchange) (doc, map[string]string) {
 	if b, _ := asDoc(e.Response.Body); strings.Contains(b.str("message"), "exists already") {
 		header = map[string]string{"If-None-Match": "*"}
 	}
-	if e.Request.Method != "PUT" {
+	if e.Request.Method != http.MethodPut {
 		return nil, header
 	}
 	if strings.Count(e.Type, "/") == 1 {

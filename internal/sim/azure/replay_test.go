@@ -135,7 +135,7 @@ func (p *replayer) prepare() {
 	for _, e := range p.tape.Exchanges {
 		k := pollKey(e.Request.URL)
 		body, isObject := asDoc(e.Response.Body)
-		found := e.Response.Status == 200 && (e.Request.Method == "GET" || e.Request.Method == "PUT")
+		found := e.Response.Status == 200 && (e.Request.Method == http.MethodGet || e.Request.Method == http.MethodPut)
 		if first := !seen[k]; first && found && isObject && body.str("id") != "" {
 			p.place(body)
 		}
@@ -159,7 +159,7 @@ func (p *replayer) place(recorded doc) {
 
 // request is the body and the headers of a request. Some tapes have no bodies: they are taken from the answer then.
 func (p *replayer) request(e exchange) (doc, map[string]string, bool) {
-	if e.Request.Body != nil || e.Request.Method != "PUT" {
+	if e.Request.Body != nil || e.Request.Method != http.MethodPut {
 		return e.Request.Body, nil, true
 	}
 	from, header := e.Response.Body, map[string]string(nil)

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -236,12 +237,17 @@ func (c *Cloud) shelfNames() []string {
 // inside lists what lies in a resource or group, extension resources included, the deepest first.
 func (c *Cloud) inside(id string) []*Resource {
 	var out []*Resource
-	c.each(func(r *Resource) {
-		if strings.HasPrefix(key(r.ID), key(id)+"/") {
-			out = append(out, r)
+	prefix := key(id) + "/"
+	for _, s := range c.shelves {
+		for k, r := range s.state.Resources {
+			if strings.HasPrefix(k, prefix) {
+				out = append(out, r)
+			}
 		}
+	}
+	slices.SortFunc(out, func(a, b *Resource) int {
+		return cmp.Or(strings.Count(b.ID, "/")-strings.Count(a.ID, "/"), strings.Compare(a.ID, b.ID))
 	})
-	slices.SortStableFunc(out, func(a, b *Resource) int { return strings.Count(b.ID, "/") - strings.Count(a.ID, "/") })
 	return out
 }
 
@@ -253,13 +259,13 @@ func (c *Cloud) children(id, typ string) []*Resource {
 	}
 	prefix := key(id + "/" + lastOf(typ) + "/")
 	var out []*Resource
-	for _, r := range c.shelves[k.service].sorted() {
-		if strings.EqualFold(r.Type, typ) && strings.HasPrefix(key(r.ID), prefix) {
+	for at, r := range c.shelves[k.service].state.Resources {
+		if strings.HasPrefix(at, prefix) && strings.EqualFold(r.Type, typ) {
 			out = append(out, r)
 		}
 	}
 	// Lists come in the order of making, as the provider's do.
-	slices.SortStableFunc(out, func(a, b *Resource) int { return a.Created.Compare(b.Created) })
+	slices.SortFunc(out, func(a, b *Resource) int { return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID)) })
 	return out
 }
 
@@ -321,16 +327,20 @@ type use struct {
 // usesOf lists who refers to an ID. What lies in the resource itself does not count.
 func (c *Cloud) usesOf(id string) []use {
 	var out []use
-	c.each(func(r *Resource) {
-		if strings.EqualFold(r.ID, id) || strings.HasPrefix(key(r.ID), key(id)+"/") {
-			return
-		}
-		r.refs(func(ref, at, path string) {
-			if strings.EqualFold(ref, id) {
-				out = append(out, use{by: r, at: at, path: path})
+	own := key(id)
+	for _, s := range c.shelves {
+		for k, r := range s.state.Resources {
+			if k == own || strings.HasPrefix(k, own+"/") {
+				continue
 			}
-		})
-	})
+			r.refs(func(ref, at, path string) {
+				if strings.EqualFold(ref, id) {
+					out = append(out, use{by: r, at: at, path: path})
+				}
+			})
+		}
+	}
+	slices.SortFunc(out, func(a, b use) int { return cmp.Or(strings.Compare(a.at, b.at), strings.Compare(a.path, b.path)) })
 	return out
 }
 
