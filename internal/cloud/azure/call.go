@@ -79,6 +79,12 @@ func evens(segments []string) []string {
 	return out
 }
 
+// isMutating reports whether a request changes something. The health of a rule is
+// read by POST.
+func isMutating(method, op string) bool {
+	return method != http.MethodGet && method != http.MethodHead && !strings.HasSuffix(op, "/health/action")
+}
+
 // calls is what all calls of one account share.
 type calls struct {
 	opts    Options
@@ -89,8 +95,9 @@ type calls struct {
 // call is the outermost layer: one span, one count, one classified error a call.
 func (c *calls) call(req *policy.Request) (*http.Response, error) {
 	raw := req.Raw()
-	f := &flight{mutating: raw.Method != http.MethodGet && raw.Method != http.MethodHead}
+	f := &flight{}
 	f.service, f.op = action(raw.Method, raw.URL.Path)
+	f.mutating = isMutating(raw.Method, f.op)
 	req.SetOperationValue(f)
 	ctx, span := otel.Tracer("github.com/zopday/provisioner/internal/cloud/azure").Start(raw.Context(), f.service+"/"+f.op,
 		trace.WithSpanKind(trace.SpanKindClient),

@@ -16,6 +16,9 @@ func (p *Provider) Controls(ctx context.Context, r *pipeline.Run) ([]job.Control
 	ctx = view(ctx, r)
 	infra := &r.Job.Config.InfraConfig
 	parts := []func(*controls, context.Context) error{(*controls).subnets, (*controls).groups, (*controls).vnet, (*controls).peerings, (*controls).addresses}
+	if r.Job.ResourceType == job.VM {
+		parts = append(parts, (*controls).vms, (*controls).scaleSet, (*controls).balancer, (*controls).customData)
+	}
 	if r.Job.Mode == job.ModeAdopt {
 		parts = []func(*controls, context.Context) error{(*controls).vnet}
 	}

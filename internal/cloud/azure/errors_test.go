@@ -184,7 +184,7 @@ func TestAction(t *testing.T) {
 		{"GET", sub + "/providers/Microsoft.Compute/skus", "Microsoft.Compute/skus/read", "2021-07-01"},
 		{"GET", sub + "/resourceGroups/g/providers/Microsoft.Compute/disks/d", "Microsoft.Compute/disks/read", "2026-03-02"},
 		{"POST", sub + "/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/v/runCommand", "Microsoft.Compute/virtualMachines/runCommand/action", "2026-04-01"},
-		{"GET", sub + "/resourceGroups/g/providers/Microsoft.Network/loadBalancers/l/providers/Microsoft.Insights/metrics", "Microsoft.Insights/metrics/read", "2024-02-01"},
+		{"GET", sub + "/resourceGroups/g/providers/Microsoft.Insights/autoscaleSettings/a", "Microsoft.Insights/autoscaleSettings/read", "2022-10-01"},
 	} {
 		service, op := action(c.method, c.path)
 		if d := cmp.Diff(c.want, service+"/"+op); d != "" {

@@ -48,6 +48,12 @@ type object[T any] struct {
 	// it; nil: nothing lies inside. blockers says who uses it.
 	inside, blockers func(ctx context.Context, id string) ([]string, error)
 
+	// expand is a query that makes a read show more.
+	expand string
+
+	// state says where it stands; nil: what provisioningState says.
+	state func(x resource[T]) (pipeline.Status, string)
+
 	// onlyIfNew: the service honours If-None-Match, so that a PUT can never
 	// overwrite a namesake made since it was looked for.
 	onlyIfNew bool
@@ -126,12 +132,16 @@ func (o object[T]) create(ctx context.Context) (pipeline.Seen, error) {
 	if x.ID == "" {
 		return pipeline.Seen{ID: o.id, Status: pipeline.Pending, Reason: "accepted"}, nil
 	}
-	return o.seen(ctx, o.id, x)
+	s, err := o.seen(ctx, o.id, x)
+	if o.expand != "" && s.Status == pipeline.Ready {
+		s.Status = pipeline.Pending // the answer shows less than a read
+	}
+	return s, err
 }
 
 // get reads the object, at most once a pass for all who ask.
 func (o object[T]) get(ctx context.Context, id string) (pipeline.Seen, error) {
-	x, err := read[T](ctx, o.p, id)
+	x, err := read[T](ctx, o.p, id+o.expand)
 	if err != nil {
 		return pipeline.Seen{}, err
 	}
@@ -165,6 +175,9 @@ func (o object[T]) seen(ctx context.Context, id string, x resource[T]) (pipeline
 		}
 	}
 	s.Status = statusOf(s.Reason)
+	if o.state != nil {
+		s.Status, s.Reason = o.state(x)
+	}
 	last := lastOperation(o.r, id)
 	if s.Status == pipeline.Broken || last.removal && s.Status == pipeline.Ready {
 		// Only the operation says why; and a removal that failed leaves its object

@@ -66,6 +66,9 @@ func (p *Provider) Check(ctx context.Context, r *pipeline.Run) ([]cloud.Check, e
 
 // family is what only one family asks.
 func (c *checker) family() []func(context.Context) ([]cloud.Check, error) {
+	if c.r.Job.ResourceType == job.VM {
+		return []func(context.Context) ([]cloud.Check, error){c.machines, c.loadBalancer, c.quotas}
+	}
 	return []func(context.Context) ([]cloud.Check, error){c.peers, c.zones, c.quotas}
 }
 
@@ -160,8 +163,17 @@ func (c *checker) names() []cloud.Check {
 
 // adopt checks that what the job points at is there.
 func (c *checker) adopt(ctx context.Context) ([]cloud.Check, error) {
-	const check = "adopted network"
-	x, err := c.adopted(ctx, c.r)
+	check := "adopted network"
+	var found string
+	var err error
+	if c.r.Job.ResourceType == job.VM {
+		check = "adopted VMs"
+		found, err = c.adoptedVMs(ctx)
+	} else {
+		var x vnetResource
+		x, err = c.adopted(ctx, c.r)
+		found = fmt.Sprintf("%s (%s)", x.Name, sorted(addressSpace(x.is)))
+	}
 	var fatal *pipeline.FatalError
 	switch {
 	case errors.As(err, &fatal):
@@ -169,5 +181,5 @@ func (c *checker) adopt(ctx context.Context) ([]cloud.Check, error) {
 	case err != nil:
 		return nil, err
 	}
-	return []cloud.Check{passes(check, "%s (%s)", x.Name, sorted(addressSpace(x.is)))}, nil
+	return []cloud.Check{passes(check, "%s", found)}, nil
 }
