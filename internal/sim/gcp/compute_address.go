@@ -30,6 +30,7 @@ func (e *Compute) addressKind() *kind {
 
 func (e *Compute) prepareAddress(r *request, path string, doc Doc) error {
 	global := scopeOf(path) == "global"
+	delete(doc, "labels") // "can only be added or modified by the setLabels method" (Addresses)
 	setDefault(doc, "addressType", "EXTERNAL")
 	setDefault(doc, "description", "")
 	doc["status"] = "RESERVED"

@@ -221,7 +221,7 @@ func TestRouterNatAndAddresses(t *testing.T) {
 		t.Fatalf("router: %+v, %v", router, err)
 	}
 	a, err := s.Addresses.Get(testProject, netRegion, "egress").Do()
-	if err != nil || a.Status != "IN_USE" || !slices.Equal(a.Users, []string{router.SelfLink}) || a.NetworkTier != "PREMIUM" {
+	if err != nil || len(a.Labels) != 0 || a.Status != "IN_USE" || !slices.Equal(a.Users, []string{router.SelfLink}) || a.NetworkTier != "PREMIUM" {
 		t.Fatalf("address: %+v, %v", a, err)
 	}
 	_, err = s.Addresses.Delete(testProject, netRegion, "egress").Do()
