@@ -14,10 +14,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/acm"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
@@ -42,7 +44,17 @@ type Options struct {
 
 	// LoadConfig finds region, credentials and endpoints for a cloud account;
 	// nil is the SDK's own chain: environment, shared files, role of the machine.
+	// Every account but "default" is then a profile of that name in the shared files.
 	LoadConfig func(ctx context.Context, cloudAccountID, region string) (aws.Config, error)
+
+	// Resolver looks up which name servers the internet has for a zone; nil asks
+	// the system's resolver, and nobody when the endpoints are not AWS's own.
+	Resolver Resolver
+}
+
+// A Resolver asks the public DNS; *net.Resolver is one.
+type Resolver interface {
+	LookupNS(ctx context.Context, name string) ([]*net.NS, error)
 }
 
 // Clouds opens AWS accounts, and keeps one set of clients for each account and
@@ -56,6 +68,9 @@ type Clouds struct {
 }
 
 type place struct{ account, region string }
+
+// defaultAccount is the cloud account that the environment's own credentials belong to.
+const defaultAccount = "default"
 
 // lifetime is how long one set of clients is used. A client remembers how far
 // its clock was off, and must not do so for ever (failure kind P13).
@@ -98,6 +113,7 @@ func (c *Clouds) provider(ctx context.Context, account, region string) (*Provide
 		return nil, fmt.Errorf("AWS configuration for account %s in %s: %w", account, region, err)
 	}
 	p := newProvider(cfg, c.opts, region)
+	p.elsewhere = c.provider
 	c.open[at] = p
 	return p, nil
 }
@@ -108,7 +124,11 @@ func (c *Clouds) config(ctx context.Context, at place, lim *limits) (aws.Config,
 	if c.opts.LoadConfig != nil {
 		cfg, err = c.opts.LoadConfig(ctx, at.account, at.region)
 	} else {
-		cfg, err = config.LoadDefaultConfig(ctx, config.WithRegion(at.region), config.WithHTTPClient(httpClient()))
+		from := []func(*config.LoadOptions) error{config.WithRegion(at.region), config.WithHTTPClient(httpClient())}
+		if at.account != "" && at.account != defaultAccount {
+			from = append(from, config.WithSharedConfigProfile(at.account))
+		}
+		cfg, err = config.LoadDefaultConfig(ctx, from...)
 	}
 	if err != nil {
 		return aws.Config{}, err
@@ -156,6 +176,13 @@ type Provider struct {
 	acm    *acm.Client
 	asg    *autoscaling.Client
 	elb    *elb.Client
+	logs   *cloudwatchlogs.Client
+	s3     *s3.Client
+
+	resolver Resolver
+
+	// elsewhere opens another account or region, for the other side of a peering.
+	elsewhere func(ctx context.Context, account, region string) (*Provider, error)
 
 	mu      sync.Mutex
 	callers map[string]string // account by access key
@@ -166,8 +193,15 @@ func newProvider(cfg aws.Config, o Options, region string) *Provider {
 		region: region, pace: o.Pace, log: o.Logger, since: time.Now(), creds: cfg.Credentials,
 		ec2: ec2.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg), ssm: ssm.NewFromConfig(cfg),
 		quotas: servicequotas.NewFromConfig(cfg), r53: route53.NewFromConfig(cfg), acm: acm.NewFromConfig(cfg),
-		asg: autoscaling.NewFromConfig(cfg), elb: elb.NewFromConfig(cfg),
-		callers: map[string]string{},
+		asg: autoscaling.NewFromConfig(cfg), elb: elb.NewFromConfig(cfg), logs: cloudwatchlogs.NewFromConfig(cfg),
+		resolver: o.Resolver, callers: map[string]string{},
+	}
+	p.s3 = s3.NewFromConfig(cfg, func(o *s3.Options) {
+		// A bucket's name as a host name resolves at AWS alone.
+		o.UsePathStyle = p.foreignEndpoint() || o.BaseEndpoint != nil && !isAWS(*o.BaseEndpoint)
+	})
+	if p.resolver == nil && !p.foreignEndpoint() {
+		p.resolver = net.DefaultResolver
 	}
 	return p
 }

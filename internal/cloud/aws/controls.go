@@ -23,23 +23,25 @@ func (p *Provider) Controls(ctx context.Context, r *pipeline.Run) ([]job.Control
 		return nil, nil
 	}
 	ctx = view(ctx, r)
-	spec, err := r.Job.VMSpec()
+	net, err := r.Job.Network()
 	if err != nil {
 		return nil, err
 	}
-	parts := []struct {
-		about string
-		read  func(*controls, context.Context) error
-	}{
-		{"the launch template", (*controls).template}, {"the VMs", (*controls).vms}, {"the disks", (*controls).disks},
-		{"the Systems Manager agents", (*controls).agents}, {"the scaling group", (*controls).scalingGroup}, {"the image", (*controls).image},
-		{"the network", (*controls).network}, {"the security groups", (*controls).groups}, {"the load balancer", (*controls).loadBalancer},
-		{"the listeners", (*controls).listeners}, {"the target group", (*controls).targetGroup},
+	var spec job.VMSpec
+	parts := []controlPart{
+		{"the network", (*controls).network}, {"the flow log", (*controls).flowLog}, {"the endpoints", (*controls).endpoints},
+		{"the security groups", (*controls).groups}, {"the peerings", (*controls).peerings},
+	}
+	if r.Job.ResourceType != job.Network {
+		if spec, err = r.Job.VMSpec(); err != nil {
+			return nil, err
+		}
+		parts = append(parts, vmControls...)
 	}
 	reports := make([]controls, len(parts))
 	var reads []func(context.Context) error
 	for i, part := range parts {
-		reports[i] = controls{p: p, r: r, spec: spec, infra: &r.Job.Config.InfraConfig}
+		reports[i] = controls{p: p, r: r, spec: spec, net: net, infra: &r.Job.Config.InfraConfig}
 		reads = append(reads, func(ctx context.Context) error {
 			err := plain(part.read(&reports[i], ctx))
 			switch {
@@ -62,11 +64,25 @@ func (p *Provider) Controls(ctx context.Context, r *pipeline.Run) ([]job.Control
 	return rows, nil
 }
 
+// A controlPart reads the controls of one thing back.
+type controlPart struct {
+	about string
+	read  func(*controls, context.Context) error
+}
+
+// vmControls are what only VM jobs have.
+var vmControls = []controlPart{
+	{"the launch template", (*controls).template}, {"the VMs", (*controls).vms}, {"the disks", (*controls).disks},
+	{"the Systems Manager agents", (*controls).agents}, {"the scaling group", (*controls).scalingGroup}, {"the image", (*controls).image},
+	{"the load balancer", (*controls).loadBalancer}, {"the listeners", (*controls).listeners}, {"the target group", (*controls).targetGroup},
+}
+
 // controls is one part of the report as it is put together.
 type controls struct {
 	p     *Provider
 	r     *pipeline.Run
 	spec  job.VMSpec
+	net   job.NetworkSpec
 	infra *job.InfraConfig
 	rows  []job.Control
 }
@@ -132,7 +148,7 @@ func (c *controls) template(ctx context.Context) error {
 }
 
 func (c *controls) vms(ctx context.Context) error {
-	var tokens, hops, public, profile, optimized []string
+	var tokens, hops, public, profile, optimized, cards []string
 	read := 0
 	for _, vm := range c.infra.VMs {
 		if vm.InstanceID == "" {
@@ -154,6 +170,9 @@ func (c *controls) vms(ctx context.Context) error {
 			hops = append(hops, fmt.Sprint(aws.ToInt32(m.HttpPutResponseHopLimit)))
 		}
 		public = append(public, or(aws.ToString(i.PublicIpAddress), "none"))
+		if n := len(i.NetworkInterfaces); n > 0 {
+			cards = append(cards, fmt.Sprintf("%d, %s", n, or(string(i.VirtualizationType), "hvm")))
+		}
 		arn := "none"
 		if i.IamInstanceProfile != nil {
 			arn = aws.ToString(i.IamInstanceProfile.Arn)
@@ -169,6 +188,9 @@ func (c *controls) vms(ctx context.Context) error {
 	if len(tokens) > 0 {
 		c.same("VMA-01", "VMs require metadata tokens (IMDSv2)", "required", agreed(tokens), "EC2.8, CIS AWS 6.7")
 		c.same("VMA-02", "VMs' metadata hop limit", "1", agreed(hops), "CKV_AWS_341")
+	}
+	if len(cards) > 0 {
+		c.same("VMA-16", "VMs' network interfaces and virtualization", "1, hvm", agreed(cards), "EC2.17, EC2.24")
 	}
 	c.same("VMA-05", "VMs' public addresses", "none", agreed(public), "EC2.9, CKV_AWS_88")
 	c.add("VMA-06", "VMs have an instance profile", "one each", agreed(profile), !slices.Contains(profile, "none"), "CKV2_AWS_41, CIS AWS 2.16")

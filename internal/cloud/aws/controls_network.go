@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 
 	"github.com/zopday/provisioner/internal/job"
@@ -15,14 +16,22 @@ import (
 // network reads back what the job made; a network that it only builds in is its
 // owner's.
 func (c *controls) network(ctx context.Context) error {
-	if c.r.Job.Mode != job.ModeCreate || c.infra.NetworkID == "" {
+	own := c.r.Job.Mode == job.ModeCreate
+	if !c.builds() {
 		return nil
 	}
-	a, err := c.p.defaultGroupAspect(ctx, c.r, c.infra.NetworkID)
-	if err != nil {
-		return err
+	if own {
+		v, err := c.p.vpcs().Get(ctx, c.infra.NetworkID)
+		if err != nil {
+			return err
+		}
+		c.same("NETA-09", "the network is the region's default VPC", "no", yesNo(aws.ToBool(v.IsDefault)), "CKV_AWS_148, AWS-0101")
+		a, err := c.p.defaultGroupAspect(ctx, c.r, c.infra.NetworkID)
+		if err != nil {
+			return err
+		}
+		c.same("NETA-01", "rules of the VPC's default security group", a.Wanted, a.Seen, "EC2.2, CIS AWS 6.5")
 	}
-	c.same("NETA-01", "rules of the VPC's default security group", a.Wanted, a.Seen, "EC2.2, CIS AWS 6.5")
 	subnets, err := c.p.subnets().Owned(ctx)
 	if err != nil {
 		return err
@@ -34,23 +43,42 @@ func (c *controls) network(ctx context.Context) error {
 		zones[aws.ToString(s.SubnetId)] = aws.ToString(s.AvailabilityZone)
 	}
 	c.same("NETA-03", "subnets give public addresses", "no", agreed(public), "EC2.15, CKV_AWS_130")
-
 	tables, err := c.p.routeTables().Owned(ctx)
 	if err != nil {
 		return err
 	}
+	c.apart(zones, tables)
+	return nil
+}
+
+// builds reports whether the job makes subnets.
+func (c *controls) builds() bool {
+	return c.infra.NetworkID != "" && (c.r.Job.Mode == job.ModeCreate || c.r.Job.Mode == job.ModeCreateInExisting && c.r.Job.ResourceType == job.Network)
+}
+
+// apart wants the tiers apart, each over two zones, and no way from the internet
+// to any but the public one.
+func (c *controls) apart(zones map[string]string, tables []ec2types.RouteTable) {
+	wanted := "2 zones or more, by NAT"
+	if c.net.NAT == job.NATNone {
+		wanted = "2 zones or more, no way out"
+	}
+	met := true
 	var seen []string
-	met := len(c.zonesOf(c.infra.PrivateSubnetIDs, zones)) >= 2 && len(c.zonesOf(c.infra.PublicSubnetIDs, zones)) >= 2
+	for _, tier := range [][]string{c.infra.PublicSubnetIDs, c.infra.PrivateSubnetIDs, c.infra.DatabaseSubnetIDs} {
+		met = met && (len(tier) == 0 || len(c.zonesOf(tier, zones)) >= 2)
+	}
 	for _, id := range c.infra.PrivateSubnetIDs {
-		if slices.Contains(c.infra.PublicSubnetIDs, id) {
-			met = false
-		}
 		target := defaultTarget(tableOf(id, tables))
-		met = met && strings.HasPrefix(target, "nat-")
+		met = met && !slices.Contains(c.infra.PublicSubnetIDs, id) && (strings.HasPrefix(target, "nat-") || c.net.NAT == job.NATNone && target == "none")
 		seen = append(seen, fmt.Sprintf("%s (%s) by %s", id, zones[id], or(target, "no route")))
 	}
-	c.add("NETA-10", "public and private subnets apart, in 2 zones, private ones out by NAT", "2 zones or more, by NAT", sortedList(seen), met, "CKV2_AWS_35, vpc_subnet_different_az")
-	return nil
+	for _, id := range c.infra.DatabaseSubnetIDs {
+		target := defaultTarget(tableOf(id, tables))
+		met = met && target == "none"
+		seen = append(seen, fmt.Sprintf("%s (%s) by %s", id, zones[id], target))
+	}
+	c.add("NETA-10", "public and private subnets apart, in 2 zones, private ones out by NAT at most", wanted, sortedList(seen), met, "CKV2_AWS_35, vpc_subnet_different_az")
 }
 
 func (c *controls) zonesOf(subnets []string, zones map[string]string) []string {
@@ -74,9 +102,14 @@ func (c *controls) groups(ctx context.Context) error {
 			allowed[l.port] = true
 		}
 	}
-	var admin, wide []string
+	var admin, wide, silent []string
 	for _, g := range all {
 		id := aws.ToString(g.GroupId)
+		for _, l := range slices.Concat(linesOf(g.IpPermissions), linesOf(g.IpPermissionsEgress)) {
+			if l.about == "" {
+				silent = append(silent, id+": "+l.String())
+			}
+		}
 		for _, l := range linesOf(g.IpPermissions) {
 			if l.opens(22) || l.opens(3389) {
 				admin = append(admin, id+": "+l.String())
@@ -87,6 +120,7 @@ func (c *controls) groups(ctx context.Context) error {
 			}
 		}
 	}
+	c.same("NETA-08", "rules of groups without a description", "none", or(agreed(silent), "none"), "CKV_AWS_23")
 	c.same("NETA-04", "groups that open 22 or 3389 to the world", "none", or(agreed(admin), "none"), "EC2.13, CIS AWS 6.3")
 	c.same("NETA-05", "ingress from the world other than to the load balancer's listeners", "none", or(agreed(wide), "none"), "EC2.18, EC2.19")
 	return nil
@@ -115,10 +149,11 @@ func (c *controls) loadBalancer(ctx context.Context) error {
 	for _, a := range []struct{ id, key, name, source string }{
 		{"LBA-06", dropInvalidHeaders, "load balancer drops invalid header fields", "ELB.4, CKV_AWS_131"},
 		{"LBA-07", desyncMitigation, "load balancer's desync mitigation", "ELB.12, CKV_AWS_328"},
+		{"LBA-09", accessLogsOn, "load balancer writes access logs", "ELB.5, CKV_AWS_91"},
 		{"LBA-08", deletionProtection, "load balancer is protected from deletion", "ELB.6, CKV_AWS_150"},
 	} {
 		seen, listed := attrs[a.key]
-		want, asked := wantedAttributes(l.Type)[a.key]
+		want, asked := wantedAttributes(l.Type, madeID(c.r, kindBucket, logBucketKey))[a.key]
 		if listed && asked {
 			c.add(a.id, a.name, want, seen, seen == want || a.key == desyncMitigation && seen == "strictest", a.source)
 		}

@@ -56,6 +56,8 @@ var rules = []rule{
 	{code: "InvalidParameterValue", saying: "invalid iam instance profile", class: pipeline.NotFound},
 	{code: "ValidationError", saying: "invalid iam instance profile", class: pipeline.NotFound},
 	{code: "ValidationError", saying: "invalid iaminstanceprofile", class: pipeline.NotFound},
+	{code: "InvalidParameter", saying: "unable to assume given iam role", class: pipeline.NotFound},
+	{code: "InvalidConfigurationRequest", saying: "access denied for bucket", class: pipeline.NotFound}, // the bucket's policy has not spread yet
 	{code: "ValidationError", saying: "not found", class: pipeline.NotFound},
 	{code: "ValidationError", saying: "does not exist", class: pipeline.NotFound},
 	{code: "InvalidChangeBatch", saying: "already exists", class: pipeline.Exists},
@@ -81,6 +83,9 @@ var rules = []rule{
 	{code: "Resource.AlreadyAssociated", class: pipeline.Exists},
 	{code: "Resource.AlreadyAssigned", class: pipeline.Exists},
 	{code: "*AlreadyAttached", class: pipeline.Exists},
+	{code: "BucketAlreadyOwnedByYou", class: pipeline.Exists},
+	{code: "ConflictingDomainExists", class: pipeline.Exists},
+	{code: "RouteAlreadyExists", class: pipeline.Exists},
 
 	{code: "DependencyViolation", class: pipeline.Busy},
 	{code: "*InUse", class: pipeline.Busy},
@@ -94,6 +99,9 @@ var rules = []rule{
 	{code: "EntityTemporarilyUnmodifiable*", class: pipeline.Busy},
 	{code: "Resource*NotReady*", class: pipeline.Busy},
 	{code: "HostedZoneNotEmpty", class: pipeline.Busy},
+	{code: "BucketNotEmpty", class: pipeline.Busy},
+	{code: "OperationAborted*", class: pipeline.Busy}, // S3 and CloudWatch Logs: another change of the same object is under way
+	{code: "InvalidStateTransition", class: pipeline.Busy},
 	{code: "InvalidAddress.Locked", class: pipeline.Busy},
 
 	{code: "Insufficient*Capacity*", class: pipeline.Capacity},
@@ -113,6 +121,7 @@ var rules = []rule{
 	{code: "PendingVerification", class: pipeline.Denied},
 	{code: "OperationNotPermitted*", class: pipeline.Denied},
 	{code: "Blocked", class: pipeline.Denied},
+	{code: "Forbidden", class: pipeline.Denied}, // a HEAD of S3 has no body, and its status is all there is
 
 	{code: "ExpiredToken*", class: pipeline.Expired},
 	{code: "RequestExpired", class: pipeline.Expired},
@@ -144,6 +153,9 @@ var rules = []rule{
 	{code: "Validation*", class: pipeline.Invalid},
 	{code: "Unsupported*", class: pipeline.Invalid},
 	{code: "UnknownParameter", class: pipeline.Invalid},
+	{code: "IllegalLocationConstraint*", class: pipeline.Invalid},
+	{code: "PermanentRedirect", class: pipeline.Invalid},
+	{code: "MethodNotAllowed", class: pipeline.Invalid},
 	{code: "*.Malformed", class: pipeline.Invalid},
 }
 
@@ -351,6 +363,13 @@ func plain(err error) error {
 		return ce
 	}
 	return err
+}
+
+// asFatal is the verdict in an error that stops a job; nil for any other error.
+func asFatal(err error) *pipeline.FatalError {
+	var f *pipeline.FatalError
+	errors.As(err, &f)
+	return f
 }
 
 // absent is the error for an object that a read by ID did not return.

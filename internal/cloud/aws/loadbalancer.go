@@ -50,10 +50,15 @@ func (p *Provider) EnsureLoadBalancer(ctx context.Context, r *pipeline.Run) erro
 	}
 	infra := &r.Job.Config.InfraConfig
 	group := p.lbGroup(r, lb)
-	id, err := r.Ensure(ctx, group)
-	learn(r, &infra.LoadBalancerSecurityGroupID, id)
+	err = pipeline.All(ctx,
+		func(ctx context.Context) error {
+			id, err := r.Ensure(ctx, group)
+			learn(r, &infra.LoadBalancerSecurityGroupID, id)
+			return visible(r, "the load balancer's security group", err)
+		},
+		func(ctx context.Context) error { return p.ensureLogBucket(ctx, r, lb) })
 	if err != nil {
-		return visible(r, "the load balancer's security group", err)
+		return err
 	}
 	x, err := p.loadBalancer(r, lb, false)
 	if err != nil {

@@ -20,13 +20,21 @@ const (
 	deletionProtection = "deletion_protection.enabled"
 	dropInvalidHeaders = "routing.http.drop_invalid_header_fields.enabled"
 	desyncMitigation   = "routing.http.desync_mitigation_mode"
+
+	accessLogs       = "access_logs.s3." // what the three begin with: they only make sense together
+	accessLogsOn     = accessLogs + "enabled"
+	accessLogsBucket = accessLogs + "bucket"
 )
 
 // wantedAttributes are those of a type: a network load balancer knows no HTTP.
-func wantedAttributes(t elbtypes.LoadBalancerTypeEnum) map[string]string {
+// Without a bucket for them there are no access logs.
+func wantedAttributes(t elbtypes.LoadBalancerTypeEnum, bucket string) map[string]string {
 	out := map[string]string{deletionProtection: "true"}
 	if t == elbtypes.LoadBalancerTypeEnumApplication {
 		out[dropInvalidHeaders], out[desyncMitigation] = "true", "defensive"
+		if bucket != "" {
+			out[accessLogsOn], out[accessLogsBucket] = "true", bucket
+		}
 	}
 	return out
 }
@@ -59,16 +67,34 @@ func (p *Provider) setAttributes(ctx context.Context, arn string, want map[strin
 	if !pipeline.Is(err, pipeline.Invalid) {
 		return err
 	}
-	if len(want) == 1 {
+	units := attributeUnits(want)
+	if len(units) == 1 {
 		p.log.WarnContext(ctx, "the cloud does not take a load balancer attribute", "attribute", aws.ToString(attrs[0].Key), "error", err)
 		return nil
 	}
-	for k, v := range want {
-		if err := p.setAttributes(ctx, arn, map[string]string{k: v}); err != nil {
+	for _, unit := range units {
+		if err := p.setAttributes(ctx, arn, unit); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// attributeUnits takes attributes apart into what can be set by itself.
+func attributeUnits(want map[string]string) []map[string]string {
+	var units []map[string]string
+	logs := map[string]string{}
+	for _, k := range slices.Sorted(maps.Keys(want)) {
+		if strings.HasPrefix(k, accessLogs) {
+			logs[k] = want[k]
+			continue
+		}
+		units = append(units, map[string]string{k: want[k]})
+	}
+	if len(logs) > 0 {
+		units = append(units, logs)
+	}
+	return units
 }
 
 // lbAspects compares what a load balancer was made with and its attributes. An
@@ -79,7 +105,7 @@ func (p *Provider) lbAspects(ctx context.Context, r *pipeline.Run, l elbtypes.Lo
 	if err != nil {
 		return nil, err
 	}
-	wanted := wantedAttributes(want.Type)
+	wanted := wantedAttributes(want.Type, madeID(r, kindBucket, logBucketKey))
 	differ := map[string]string{}
 	for k, v := range wanted {
 		if have[k] != v {

@@ -36,7 +36,9 @@ func (p *Provider) RemoveLoadBalancer(ctx context.Context, r *pipeline.Run) erro
 			return err
 		}
 	}
-	return r.Remove(ctx, p.lbGroup(r, lb))
+	return pipeline.All(ctx,
+		func(ctx context.Context) error { return r.Remove(ctx, p.lbGroup(r, lb)) },
+		func(ctx context.Context) error { return p.removeLogBucket(ctx, r, lb) })
 }
 
 // releaseGroup waits for the interfaces that a deleted load balancer leaves for

@@ -198,10 +198,26 @@ func wire(ctx context.Context, in middleware.DeserializeInput, next middleware.D
 	if !ok || resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return out, md, nil
 	}
+	if f != nil && wordless(f.service, f.op) {
+		return out, md, nil
+	}
 	if err := peek(resp.Response); err != nil {
 		return out, md, &smithyhttp.ResponseError{Response: resp, Err: err}
 	}
 	return out, md, nil
+}
+
+// wordless reports whether the answer to an operation has no body by rights: what
+// S3 and CloudWatch Logs are told to change they confirm by the status alone, and
+// a HEAD has none anyway.
+func wordless(service, op string) bool {
+	switch service {
+	case "S3":
+		return strings.HasPrefix(op, "Head") || isMutating(service, op)
+	case "CloudWatch Logs":
+		return isMutating(service, op)
+	}
+	return false
 }
 
 // peek looks at the front of a body without taking it away.

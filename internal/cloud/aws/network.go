@@ -2,147 +2,250 @@ package aws
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/zopday/provisioner/internal/cidr"
 	"github.com/zopday/provisioner/internal/cloud/lookup"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
 // EnsureNetwork makes the network of a job, or reads the one that the job names.
+// A network job adds its own parts to the network that it names.
 func (p *Provider) EnsureNetwork(ctx context.Context, r *pipeline.Run) error {
 	ctx = lookup.With(ctx, r)
-	switch r.Job.Mode {
-	case job.ModeCreate:
+	switch {
+	case r.Job.Mode == job.ModeCreate, r.Job.Mode == job.ModeCreateInExisting && r.Job.ResourceType == job.Network:
 		return p.makeNetwork(ctx, r)
-	case job.ModeCreateInExisting:
+	case r.Job.Mode == job.ModeCreateInExisting:
 		return p.readNetwork(ctx, r)
 	}
 	return nil
 }
 
+// A build is a network as it is put together.
+type build struct {
+	*Provider
+	r    *pipeline.Run
+	ic   *job.InfraConfig
+	spec job.NetworkSpec
+	plan *job.NetworkPlan
+	own  bool // the VPC is the job's, not one that it was told to build in
+
+	gateway   string            // the way out of the public subnets
+	subnetIDs map[string]string // by key
+	addresses []string          // of the NAT gateways
+	tables    []pipeline.Resource
+	inward    []string // IDs of the tables without a route to an internet gateway
+}
+
 // makeNetwork makes what does not depend on each other side by side:
 //
-//	VPC, addresses → subnets, internet gateway → NAT gateways, public routes → private routes
+//	VPC, addresses, log group, role → subnets, internet gateway
+//	→ NAT gateways, routes of public and database subnets → routes of private subnets
+//	→ endpoints, flow log
 func (p *Provider) makeNetwork(ctx context.Context, r *pipeline.Run) error {
-	spec, err := r.Job.VMSpec()
+	b, err := p.newBuild(r)
 	if err != nil {
 		return err
 	}
+	for _, stage := range []func(context.Context) error{b.foundation, b.subnetsAndGateway, b.ways, b.privateWays, b.finish} {
+		if err := stage(ctx); err != nil {
+			return err
+		}
+	}
+	b.learnSubnets()
+	if err := confirm(ctx, r, b.tables...); err != nil {
+		return err
+	}
+	return p.readEgress(ctx, r, b.addresses)
+}
+
+func (p *Provider) newBuild(r *pipeline.Run) (*build, error) {
+	spec, err := r.Job.Network()
+	if err != nil {
+		return nil, err
+	}
+	b := &build{Provider: p, r: r, ic: &r.Job.Config.InfraConfig, spec: spec, own: r.Job.Mode == job.ModeCreate, subnetIDs: map[string]string{}}
+	b.plan, err = networkPlan(r, spec)
+	return b, err
+}
+
+// networkPlan is the plan that the check made before anything else was, or, where
+// nothing was checked, the one that follows from the request.
+func networkPlan(r *pipeline.Run, spec job.NetworkSpec) (*job.NetworkPlan, error) {
 	ic := &r.Job.Config.InfraConfig
+	if ic.NetworkPlan != nil {
+		return ic.NetworkPlan, nil
+	}
 	zones := ic.Zones
 	if len(zones) == 0 && r.Mode == pipeline.Plan {
-		for _, k := range zoneKeys[:spec.Network.Zones] {
+		for _, k := range zoneKeys[:spec.Zones] {
 			zones = append(zones, "(zone "+k+")")
 		}
 	}
-	plan, err := planSubnets(spec.Network.CIDR, zones)
-	if err != nil {
-		return pipeline.Fatal("network-plan", "the network cannot be laid out: "+err.Error(), "Change the range or the number of zones, then retry.").On("config.spec.network.cidr")
+	plan, bad := cidr.Plan(cidr.For(job.AWS), cidr.Request{CIDR: spec.CIDR, Secondary: spec.SecondaryCIDRs, Zones: zones, Tiers: spec.Subnets})
+	if bad != nil {
+		return nil, pipeline.Fatal("network-plan", "the network cannot be laid out: "+bad.Message, "Change the range or the number of zones, then retry: "+bad.Fix+".").On(bad.Field)
 	}
-	nats := natPlan(plan, spec.Network.NAT)
-	addresses := make([]string, len(nats))
-	parts := []func(context.Context) error{func(ctx context.Context) error {
-		id, err := r.Ensure(ctx, p.vpc(r, spec.Network.CIDR, false))
-		learn(r, &ic.NetworkID, id)
-		return err
-	}}
+	return plan, nil
+}
+
+// nats are the keys of the zones that get a NAT gateway: none without public
+// subnets to put it in, or private ones to use it.
+func (b *build) nats() []string {
+	public, private := b.plan.Tier(job.TierPublic), b.plan.Tier(job.TierPrivate)
+	if b.spec.NAT == job.NATNone || len(public) == 0 || len(private) == 0 {
+		return nil
+	}
+	if b.spec.NAT == job.NATPerZone {
+		return zoneKeys[:len(public)]
+	}
+	return zoneKeys[:1]
+}
+
+// foundation makes what needs nothing else.
+func (b *build) foundation(ctx context.Context) error {
+	nats := b.nats()
+	b.addresses = make([]string, len(nats))
+	parts := []func(context.Context) error{b.ensureVPC, b.logging}
 	for i, z := range nats {
 		parts = append(parts, func(ctx context.Context) (err error) {
-			addresses[i], err = r.Ensure(ctx, p.address(r, "nat-address-"+z.Key))
+			b.addresses[i], err = b.r.Ensure(ctx, b.address(b.r, "nat-address-"+z))
+			return err
+		})
+	}
+	return pipeline.All(ctx, parts...)
+}
+
+// ensureVPC makes the VPC, or finds the one that is named.
+func (b *build) ensureVPC(ctx context.Context) error {
+	if !b.own {
+		return b.nameNetwork(ctx)
+	}
+	id, err := b.r.Ensure(ctx, b.vpc(b.r, b.plan, false))
+	learn(b.r, &b.ic.NetworkID, id)
+	learn(b.r, &b.ic.NetworkCIDR, b.plan.CIDR)
+	return err
+}
+
+func (b *build) subnetsAndGateway(ctx context.Context) error {
+	ids := make([]string, len(b.plan.Subnets))
+	parts := []func(context.Context) error{b.ensureGateway}
+	for i, s := range b.plan.Subnets {
+		parts = append(parts, func(ctx context.Context) (err error) {
+			ids[i], err = b.r.Ensure(ctx, b.subnet(b.r, s.Key, b.ic.NetworkID, s.CIDR, s.Zone))
 			return err
 		})
 	}
 	if err := pipeline.All(ctx, parts...); err != nil {
 		return err
 	}
-	learn(r, &ic.NetworkCIDR, spec.Network.CIDR)
-	gateway, err := p.makeSubnets(ctx, r, plan)
-	if err != nil {
-		return err
+	for i, s := range b.plan.Subnets {
+		b.subnetIDs[s.Key] = ids[i]
 	}
-	tables, err := p.makeRoutes(ctx, r, plan, nats, gateway, addresses)
-	if err != nil {
-		return err
-	}
-	if err := confirm(ctx, r, tables...); err != nil {
-		return err
-	}
-	return p.readEgress(ctx, r, addresses)
+	learnAll(b.r, &b.ic.PublicSubnetIDs, b.tier(job.TierPublic))
+	learnAll(b.r, &b.ic.PrivateSubnetIDs, b.tier(job.TierPrivate))
+	learnAll(b.r, &b.ic.DatabaseSubnetIDs, b.tier(job.TierDatabase))
+	return nil
 }
 
-// natPlan is the zones that get a NAT gateway.
-func natPlan(plan []subnetPlan, nat string) []subnetPlan {
-	if nat == job.NATPerZone {
-		return plan
+// tier is the IDs of a tier's subnets, in the zones' order.
+func (b *build) tier(tier string) []string {
+	var ids []string
+	for _, s := range b.plan.Tier(tier) {
+		ids = append(ids, b.subnetIDs[s.Key])
 	}
-	return plan[:1]
+	return ids
 }
 
-func (p *Provider) makeSubnets(ctx context.Context, r *pipeline.Run, plan []subnetPlan) (gateway string, err error) {
-	ic := &r.Job.Config.InfraConfig
-	public, private := make([]string, len(plan)), make([]string, len(plan))
-	parts := []func(context.Context) error{func(ctx context.Context) (err error) {
-		gateway, err = r.Ensure(ctx, p.internetGateway(r, ic.NetworkID))
-		return err
-	}}
-	for i, z := range plan {
-		parts = append(parts,
-			func(ctx context.Context) (err error) {
-				public[i], err = r.Ensure(ctx, p.subnet(r, "public-"+z.Key, ic.NetworkID, z.Public.String(), z.Zone))
-				return err
-			},
-			func(ctx context.Context) (err error) {
-				private[i], err = r.Ensure(ctx, p.subnet(r, "private-"+z.Key, ic.NetworkID, z.Private.String(), z.Zone))
-				return err
-			})
-	}
-	if err := pipeline.All(ctx, parts...); err != nil {
-		return "", err
-	}
-	learnAll(r, &ic.PublicSubnetIDs, public)
-	learnAll(r, &ic.PrivateSubnetIDs, private)
-	return gateway, nil
-}
-
-// makeRoutes makes the NAT gateways and all routes, and returns the route tables.
-func (p *Provider) makeRoutes(ctx context.Context, r *pipeline.Run, plan, nats []subnetPlan, gateway string, addresses []string) ([]pipeline.Resource, error) {
-	ic := &r.Job.Config.InfraConfig
+// ways makes the NAT gateways, and the routes that do not depend on one.
+func (b *build) ways(ctx context.Context) error {
+	nats := b.nats()
 	ids := make([]string, len(nats))
-	public := p.routeTable(r, "routes-public", ic.NetworkID, gateway, ic.PublicSubnetIDs)
-	parts := []func(context.Context) error{func(ctx context.Context) error {
-		_, err := r.Ensure(ctx, public)
-		return err
-	}}
+	var parts []func(context.Context) error
+	if public := b.ic.PublicSubnetIDs; len(public) > 0 {
+		_, table := b.table("routes-public", b.gateway, public)
+		parts = append(parts, table)
+	}
+	if database := b.ic.DatabaseSubnetIDs; len(database) > 0 {
+		// Databases reach their own network and the gateway endpoints, nothing else.
+		id, table := b.table("routes-database", "", database)
+		parts = append(parts, func(ctx context.Context) error {
+			defer func() { b.inward = append(b.inward, *id) }()
+			return table(ctx)
+		})
+	}
 	for i, z := range nats {
 		parts = append(parts, func(ctx context.Context) (err error) {
-			ids[i], err = p.ensureNAT(ctx, r, p.natGateway(r, "nat-"+z.Key, ic.PublicSubnetIDs[i], addresses[i]))
+			ids[i], err = b.ensureNAT(ctx, b.r, b.natGateway(b.r, "nat-"+z, b.ic.PublicSubnetIDs[i], b.addresses[i]))
 			return err
 		})
 	}
 	if err := pipeline.All(ctx, parts...); err != nil {
-		return nil, err
+		return err
 	}
-	learnAll(r, &ic.NATGatewayIDs, ids)
+	learnAll(b.r, &b.ic.NATGatewayIDs, ids)
+	return nil
+}
 
-	tables := []pipeline.Resource{public}
-	parts = nil
-	for i, z := range nats {
-		subnets := ic.PrivateSubnetIDs
-		if len(nats) == len(plan) && len(plan) > 1 {
-			subnets = ic.PrivateSubnetIDs[i : i+1]
-		}
-		t := p.routeTable(r, "routes-private-"+z.Key, ic.NetworkID, ids[i], subnets)
-		tables = append(tables, t)
-		parts = append(parts, func(ctx context.Context) error {
-			_, err := r.Ensure(ctx, t)
-			return err
-		})
+// table prepares a route table; the ID is there once the table has been made.
+func (b *build) table(key, target string, subnets []string) (id *string, ensure func(context.Context) error) {
+	x := b.routeTable(b.r, key, b.ic.NetworkID, target, subnets)
+	b.tables = append(b.tables, x)
+	id = new(string)
+	return id, func(ctx context.Context) (err error) {
+		*id, err = b.r.Ensure(ctx, x)
+		return err
 	}
-	return tables, pipeline.All(ctx, parts...)
+}
+
+// privateWays makes the private subnets' route tables: one for each NAT gateway,
+// or a single one.
+func (b *build) privateWays(ctx context.Context) error {
+	private := b.ic.PrivateSubnetIDs
+	if len(private) == 0 {
+		return nil
+	}
+	nats := b.nats()
+	targets := make([]string, max(len(nats), 1))
+	for i := range nats {
+		targets[i] = b.ic.NATGatewayIDs[i]
+	}
+	ids := make([]*string, len(targets))
+	var parts []func(context.Context) error
+	for i, target := range targets {
+		subnets := private
+		if len(targets) > 1 {
+			subnets = private[i : i+1]
+		}
+		id, table := b.table("routes-private-"+zoneKeys[i], target, subnets)
+		ids[i] = id
+		parts = append(parts, table)
+	}
+	err := pipeline.All(ctx, parts...)
+	for _, id := range ids {
+		b.inward = append(b.inward, *id)
+	}
+	return err
+}
+
+// finish makes what watches over the network and shortens its ways. By now IAM
+// has spread the flow log's role.
+func (b *build) finish(ctx context.Context) error {
+	return pipeline.All(ctx, b.endpoints, b.ensureFlowLog)
+}
+
+// learnSubnets records every subnet with its place.
+func (b *build) learnSubnets() {
+	if b.r.Mode == pipeline.Verify || b.r.Job.ResourceType != job.Network {
+		return
+	}
+	b.ic.Subnets = nil
+	for _, s := range b.plan.Subnets {
+		b.ic.Subnets = append(b.ic.Subnets, job.SubnetInfo{Key: s.Key, Tier: s.Tier, ID: b.subnetIDs[s.Key], Name: name(b.r, s.Key, 128), CIDR: s.CIDR, Zone: s.Zone})
+	}
 }
 
 // learnAll records what a step made, each in its place; a verify keeps what was
@@ -194,63 +297,4 @@ func (p *Provider) readEgress(ctx context.Context, r *pipeline.Run, addresses []
 	}
 	r.Job.Config.InfraConfig.EgressIPs = ips
 	return nil
-}
-
-// unseen turns a not-found for something that was made just now into a wait.
-func unseen(err error, what string) error {
-	if pipeline.Is(err, pipeline.NotFound) {
-		return pipeline.Wait(2*time.Second, "%s to become visible", what)
-	}
-	return err
-}
-
-// confirmWaits is how long a change may take to show before it is made again:
-// IAM needs several seconds ("Changes that I make are not always immediately
-// visible"), and now and then a change is acknowledged and lost (failure J11).
-var confirmWaits = []time.Duration{2 * time.Second, 4 * time.Second, 6 * time.Second, 8 * time.Second}
-
-// confirm reads objects back after they were set, and is done when the cloud
-// shows every aspect as it was set. What does not show after a while is set
-// again; what never shows is fatal.
-func confirm(ctx context.Context, r *pipeline.Run, xs ...pipeline.Resource) error {
-	if r.Mode != pipeline.Apply {
-		return nil
-	}
-	for _, x := range xs {
-		rec, ok := r.Object(x.Kind, x.Key)
-		if !ok || rec.State != job.ObjectCreated {
-			continue
-		}
-		seen, err := x.Get(ctx, rec.ID)
-		if pipeline.Is(err, pipeline.NotFound) {
-			r.Unsettle() // the next pass finds out whether it was made at all
-		}
-		if err != nil {
-			return unseen(err, x.String())
-		}
-		for _, a := range seen.Aspects {
-			if a.Seen == a.Wanted {
-				continue
-			}
-			return unconfirmed(ctx, r, x, a)
-		}
-	}
-	return nil
-}
-
-func unconfirmed(ctx context.Context, r *pipeline.Run, x pipeline.Resource, a pipeline.Aspect) error {
-	key := fmt.Sprintf("unconfirmed %s %s %s", x.Kind, x.Key, a.Name)
-	n, _ := r.Recall(key).(int)
-	r.Remember(key, n+1)
-	round := len(confirmWaits) + 1 // the waits, then one more try
-	switch {
-	case n >= 3*round:
-		return pipeline.Fatal("change-lost", fmt.Sprintf("%s: the cloud acknowledges the change and does not keep it: %s is %q and should be %q", x, a.Name, a.Seen, a.Wanted),
-			"Look at it in the cloud's console, then retry.")
-	case n%round == round-1 && a.Set != nil:
-		if err := a.Set(ctx); err != nil {
-			return err
-		}
-	}
-	return pipeline.Wait(confirmWaits[min(n%round, len(confirmWaits)-1)], "%s: %s to show as %s", x, a.Name, a.Wanted)
 }

@@ -38,9 +38,13 @@ func (p *Provider) existing(ctx context.Context, named job.Existing) (existingNe
 		var net existingNetwork
 		var subnets []ec2types.Subnet
 		var tables []ec2types.RouteTable
-		inVPC := filter("vpc-id", named.NetworkID)
-		err := pipeline.All(ctx,
-			func(ctx context.Context) (err error) { net.vpc, err = p.vpcs().One(ctx, named.NetworkID); return err },
+		var err error
+		if net.vpc, err = p.namedVPC(ctx, named.NetworkID); err != nil {
+			return net, err
+		}
+		vpcID := aws.ToString(net.vpc.VpcId)
+		inVPC := filter("vpc-id", vpcID)
+		err = pipeline.All(ctx,
 			func(ctx context.Context) (err error) {
 				// By filter and not by ID: one that is missing must not hide the others.
 				subnets, err = ec2Page[ec2types.Subnet](p.subnetPage).all(ctx, filter("subnet-id", named.SubnetIDs...))
@@ -48,7 +52,7 @@ func (p *Provider) existing(ctx context.Context, named job.Existing) (existingNe
 			},
 			func(ctx context.Context) (err error) {
 				tables, err = ec2Page[ec2types.RouteTable](p.routeTablePage).all(ctx, inVPC)
-				tables = slices.DeleteFunc(tables, func(t ec2types.RouteTable) bool { return aws.ToString(t.VpcId) != named.NetworkID })
+				tables = slices.DeleteFunc(tables, func(t ec2types.RouteTable) bool { return aws.ToString(t.VpcId) != vpcID })
 				return err
 			},
 		)
@@ -64,7 +68,7 @@ func (p *Provider) existing(ctx context.Context, named job.Existing) (existingNe
 			switch {
 			case !ok:
 				net.missing = append(net.missing, id)
-			case aws.ToString(s.VpcId) != named.NetworkID:
+			case aws.ToString(s.VpcId) != vpcID:
 				net.elsewhere = append(net.elsewhere, id)
 			default:
 				route := defaultTarget(tableOf(id, tables))
@@ -166,7 +170,7 @@ func (p *Provider) readNetwork(ctx context.Context, r *pipeline.Run) error {
 		}
 		return nil
 	}
-	ic.NetworkID, ic.NetworkCIDR = spec.Existing.NetworkID, aws.ToString(net.vpc.CidrBlock)
+	ic.NetworkID, ic.NetworkCIDR = aws.ToString(net.vpc.VpcId), aws.ToString(net.vpc.CidrBlock)
 	ic.Zones, ic.PrivateSubnetIDs, ic.PublicSubnetIDs = zones, private, public
 	return p.readExistingEgress(ctx, r, net)
 }

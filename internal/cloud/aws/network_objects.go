@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -21,7 +20,7 @@ import (
 // its mark first, which also holds where a service ignores the token.
 
 // vpc is the network itself. brief leaves out what only matters while it is used.
-func (p *Provider) vpc(r *pipeline.Run, cidr string, brief bool) pipeline.Resource {
+func (p *Provider) vpc(r *pipeline.Run, plan *job.NetworkPlan, brief bool) pipeline.Resource {
 	o := object[ec2types.Vpc]{kind: p.vpcs(), key: "vpc", name: name(r, "", 128)}
 	o.see = func(ctx context.Context, x ec2types.Vpc) (pipeline.Seen, error) {
 		s := pipeline.Seen{Status: pipeline.Ready, Reason: string(x.State)}
@@ -33,14 +32,17 @@ func (p *Provider) vpc(r *pipeline.Run, cidr string, brief bool) pipeline.Resour
 		}
 		var err error
 		s.Aspects, err = p.vpcAspects(ctx, r, aws.ToString(x.VpcId))
-		s.Aspects = append(s.Aspects, pipeline.Aspect{Name: "cidr", Wanted: cidr, Seen: aws.ToString(x.CidrBlock)})
+		s.Aspects = append(s.Aspects, pipeline.Aspect{Name: "cidr", Wanted: plan.CIDR, Seen: aws.ToString(x.CidrBlock)})
+		s.Aspects = append(s.Aspects, p.secondaryRanges(x, plan.SecondaryCIDRs)...)
 		return s, err
 	}
 	x := o.resource()
-	x.Args = []string{cidr}
+	if plan != nil {
+		x.Args = []string{plan.CIDR}
+	}
 	x.Create = func(ctx context.Context, _ string) (pipeline.Seen, error) {
 		out, err := p.ec2.CreateVpc(ctx, &ec2.CreateVpcInput{
-			CidrBlock:         aws.String(cidr),
+			CidrBlock:         aws.String(plan.CIDR),
 			TagSpecifications: ec2Specs(tags(r, x.Key, x.Name), ec2types.ResourceTypeVpc),
 		})
 		if err != nil || out.Vpc == nil {
@@ -54,6 +56,29 @@ func (p *Provider) vpc(r *pipeline.Run, cidr string, brief bool) pipeline.Resour
 	}
 	x.Blockers = func(ctx context.Context, id string) (string, error) { return p.vpcBlockers(ctx, r, id) }
 	return x
+}
+
+// secondaryRanges wants further ranges of the VPC; one after another, since the
+// VPC takes one change of them at a time.
+func (p *Provider) secondaryRanges(x ec2types.Vpc, wanted []string) []pipeline.Aspect {
+	var out []pipeline.Aspect
+	for _, block := range wanted {
+		a := pipeline.Aspect{Name: "secondary range " + block, Lane: "ranges", Wanted: "associated", Seen: "none"}
+		for _, have := range x.CidrBlockAssociationSet {
+			if aws.ToString(have.CidrBlock) == block && have.CidrBlockState != nil {
+				a.Seen = string(have.CidrBlockState.State)
+			}
+		}
+		a.Set = func(ctx context.Context) error {
+			if a.Seen == string(ec2types.VpcCidrBlockStateCodeAssociating) {
+				return pipeline.Wait(2*time.Second, "the range %s to be associated with %s", block, aws.ToString(x.VpcId))
+			}
+			_, err := p.ec2.AssociateVpcCidrBlock(ctx, &ec2.AssociateVpcCidrBlockInput{VpcId: x.VpcId, CidrBlock: aws.String(block)})
+			return err
+		}
+		out = append(out, a)
+	}
+	return out
 }
 
 // vpcAspects reads what a VPC has that no field of it says: its two DNS
@@ -229,142 +254,6 @@ func (p *Provider) internetGateway(r *pipeline.Run, vpcID string) pipeline.Resou
 	}
 	x.Blockers = func(ctx context.Context, _ string) (string, error) {
 		return p.interfaceBlockers(ctx, r, "the internet gateway", filter("vpc-id", vpcID), filter("association.public-ip", "*"))
-	}
-	return x
-}
-
-// subnet is one subnet; nothing in it gets a public address by itself.
-func (p *Provider) subnet(r *pipeline.Run, key, vpcID, cidr, zone string) pipeline.Resource {
-	o := object[ec2types.Subnet]{kind: p.subnets(), key: key, name: name(r, key, 128)}
-	o.see = func(_ context.Context, x ec2types.Subnet) (pipeline.Seen, error) {
-		s := pipeline.Seen{Status: pipeline.Ready, Reason: string(x.State)}
-		switch x.State {
-		case ec2types.SubnetStatePending:
-			s.Status = pipeline.Pending
-		case ec2types.SubnetStateFailed, ec2types.SubnetStateFailedInsufficientCapacity:
-			s.Status = pipeline.Broken
-		}
-		s.Aspects = []pipeline.Aspect{
-			{Name: "zone", Wanted: zone, Seen: aws.ToString(x.AvailabilityZone)},
-			{Name: "cidr", Wanted: cidr, Seen: aws.ToString(x.CidrBlock)},
-			{Name: "public address on launch", Wanted: "off", Seen: onOff(aws.ToBool(x.MapPublicIpOnLaunch)), Set: func(ctx context.Context) error {
-				_, err := p.ec2.ModifySubnetAttribute(ctx, &ec2.ModifySubnetAttributeInput{
-					SubnetId: x.SubnetId, MapPublicIpOnLaunch: &ec2types.AttributeBooleanValue{Value: aws.Bool(false)},
-				})
-				return err
-			}},
-		}
-		return s, nil
-	}
-	x := o.resource()
-	x.Args = []string{vpcID, cidr, zone}
-	x.Create = func(ctx context.Context, _ string) (pipeline.Seen, error) {
-		out, err := p.ec2.CreateSubnet(ctx, &ec2.CreateSubnetInput{
-			VpcId: aws.String(vpcID), CidrBlock: aws.String(cidr), AvailabilityZone: aws.String(zone),
-			TagSpecifications: ec2Specs(tags(r, x.Key, x.Name), ec2types.ResourceTypeSubnet),
-		})
-		if err != nil || out.Subnet == nil {
-			return pipeline.Seen{}, err
-		}
-		s, err := o.see(ctx, *out.Subnet)
-		s.ID = aws.ToString(out.Subnet.SubnetId)
-		return s, err
-	}
-	x.Delete = func(ctx context.Context, id string) error {
-		_, err := p.ec2.DeleteSubnet(ctx, &ec2.DeleteSubnetInput{SubnetId: aws.String(id)})
-		return err
-	}
-	x.Blockers = func(ctx context.Context, id string) (string, error) {
-		return p.interfaceBlockers(ctx, r, "the subnet", filter("subnet-id", id))
-	}
-	return x
-}
-
-// address is the elastic IP of a NAT gateway.
-func (p *Provider) address(r *pipeline.Run, key string) pipeline.Resource {
-	o := object[ec2types.Address]{kind: p.addresses(), key: key, name: name(r, key, 128)}
-	o.see = func(context.Context, ec2types.Address) (pipeline.Seen, error) {
-		return pipeline.Seen{Status: pipeline.Ready}, nil
-	}
-	x := o.resource()
-	x.Create = func(ctx context.Context, _ string) (pipeline.Seen, error) {
-		out, err := p.ec2.AllocateAddress(ctx, &ec2.AllocateAddressInput{
-			Domain: ec2types.DomainTypeVpc, TagSpecifications: ec2Specs(tags(r, x.Key, x.Name), ec2types.ResourceTypeElasticIp),
-		})
-		if err != nil {
-			return pipeline.Seen{}, err
-		}
-		return pipeline.Seen{ID: aws.ToString(out.AllocationId), Status: pipeline.Ready}, nil
-	}
-	x.Delete = func(ctx context.Context, id string) error {
-		_, err := p.ec2.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: aws.String(id)})
-		return err
-	}
-	x.Blockers = func(ctx context.Context, id string) (string, error) {
-		a, err := o.kind.Get(ctx, id)
-		if err != nil || a.AssociationId == nil {
-			// Released, or not yet known to be free after the NAT gateway went.
-			return "", unless(err, pipeline.NotFound)
-		}
-		return fmt.Sprintf("it is in use by interface %s; detach it there", aws.ToString(a.NetworkInterfaceId)), nil
-	}
-	return x
-}
-
-// natGateway lets the private subnets out.
-func (p *Provider) natGateway(r *pipeline.Run, key, subnetID, allocationID string) pipeline.Resource {
-	o := object[ec2types.NatGateway]{kind: p.natGateways(), key: key, name: name(r, key, 128)}
-	o.see = func(_ context.Context, x ec2types.NatGateway) (pipeline.Seen, error) {
-		s := pipeline.Seen{Reason: string(x.State)}
-		switch x.State {
-		case ec2types.NatGatewayStateAvailable:
-			s.Status = pipeline.Ready
-		case ec2types.NatGatewayStateFailed:
-			s.Status = pipeline.Broken
-			s.Reason = strings.Trim(aws.ToString(x.FailureCode)+": "+aws.ToString(x.FailureMessage), ": ")
-			// A failed gateway holds nothing, and stays listed as failed for about
-			// an hour, deleted or not ("Troubleshoot NAT gateways").
-			rec, _ := r.Object(kindNATGateway, key)
-			if rec.ID == aws.ToString(x.NatGatewayId) && (rec.Reason != "" || rec.State == job.ObjectRemoved) {
-				s.Status = pipeline.Gone
-			}
-		case ec2types.NatGatewayStateDeleted:
-			s.Status = pipeline.Gone
-		default:
-			s.Status = pipeline.Pending
-		}
-		if subnetID != "" && s.Status == pipeline.Ready {
-			s.Aspects = []pipeline.Aspect{{Name: "subnet", Wanted: subnetID, Seen: aws.ToString(x.SubnetId)}}
-		}
-		return s, nil
-	}
-	x := o.resource()
-	x.Args = []string{subnetID, allocationID}
-	x.Slow = true
-	find := x.Find
-	x.Find = func(ctx context.Context) ([]pipeline.Seen, error) {
-		all, err := find(ctx)
-		if len(all) > 1 { // one that failed before, and the one that replaced it
-			all = slices.DeleteFunc(all, func(s pipeline.Seen) bool { return s.Status == pipeline.Broken })
-		}
-		return all, err
-	}
-	x.Create = func(ctx context.Context, token string) (pipeline.Seen, error) {
-		out, err := p.ec2.CreateNatGateway(ctx, &ec2.CreateNatGatewayInput{
-			SubnetId: aws.String(subnetID), AllocationId: aws.String(allocationID), ClientToken: aws.String(token),
-			ConnectivityType:  ec2types.ConnectivityTypePublic,
-			TagSpecifications: ec2Specs(tags(r, x.Key, x.Name), ec2types.ResourceTypeNatgateway),
-		})
-		if err != nil || out.NatGateway == nil {
-			return pipeline.Seen{}, err
-		}
-		s, err := o.see(ctx, *out.NatGateway)
-		s.ID = aws.ToString(out.NatGateway.NatGatewayId)
-		return s, err
-	}
-	x.Delete = func(ctx context.Context, id string) error {
-		_, err := p.ec2.DeleteNatGateway(ctx, &ec2.DeleteNatGatewayInput{NatGatewayId: aws.String(id)})
-		return err
 	}
 	return x
 }

@@ -2,69 +2,31 @@ package aws
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
-	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/zopday/provisioner/internal/cloud/lookup"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
-// RemoveNetwork removes the network if the job made it. A network that the job
-// was only told to build in is not touched.
+// RemoveNetwork removes the network if the job made it, or the parts that a
+// network job added to somebody else's. A network that a VM job was only told to
+// build in is not touched.
 func (p *Provider) RemoveNetwork(ctx context.Context, r *pipeline.Run) error {
-	if r.Job.Mode != job.ModeCreate || r.Mode == pipeline.Plan {
+	own := r.Job.Mode == job.ModeCreate
+	if !own && (r.Job.Mode != job.ModeCreateInExisting || r.Job.ResourceType != job.Network) || r.Mode == pipeline.Plan {
 		return nil
 	}
 	ctx = lookup.With(ctx, r)
-	vpc := p.vpc(r, "", true)
-	var vpcID string
-	if rec, ok := r.Object(vpc.Kind, vpc.Key); ok && rec.State == job.ObjectCreated {
-		vpcID = rec.ID
-	}
-	spec, err := r.Job.VMSpec()
+	spec, err := r.Job.Network()
 	if err != nil {
 		return err
 	}
-	// The zones that the request asks for, and those of which the ledger knows
-	// from before the request was changed.
-	each := func(one func(zone string) pipeline.Resource) []func(context.Context) error {
-		var parts []func(context.Context) error
-		for i, z := range zoneKeys {
-			x := one(z)
-			if _, known := r.Object(x.Kind, x.Key); known || i < spec.Network.Zones {
-				parts = append(parts, func(ctx context.Context) error { return r.Remove(ctx, x) })
-			}
-		}
-		return parts
+	d := demolition{Provider: p, r: r, spec: spec, own: own, vpcID: madeID(r, kindVPC, "vpc")}
+	if !own {
+		d.vpcID = r.Job.Config.InfraConfig.NetworkID
 	}
-	nats := each(func(z string) pipeline.Resource { return p.natGateway(r, "nat-"+z, "", "") })
-	addresses := each(func(z string) pipeline.Resource { return p.address(r, "nat-address-"+z) })
-	private := each(func(z string) pipeline.Resource { return p.subnet(r, "private-"+z, vpcID, "", "") })
-	public := each(func(z string) pipeline.Resource { return p.subnet(r, "public-"+z, vpcID, "", "") })
-	tables := append(each(func(z string) pipeline.Resource { return p.routeTable(r, "routes-private-"+z, vpcID, "", nil) }),
-		func(ctx context.Context) error {
-			return r.Remove(ctx, p.routeTable(r, "routes-public", vpcID, "", nil))
-		},
-	)
-	gateway := func(ctx context.Context) error { return r.Remove(ctx, p.internetGateway(r, vpcID)) }
-
-	// A NAT gateway holds its address and sits in a public subnet; the internet
-	// gateway stays while an address is mapped; a route table stays while a
-	// subnet uses it; and the VPC goes last.
-	for _, stage := range [][]func(context.Context) error{
-		slices.Concat(nats, private),
-		slices.Concat(addresses, public),
-		append(tables, gateway),
-		{func(ctx context.Context) error { return p.removeLeftBehind(ctx, r, vpcID) }},
-		{func(ctx context.Context) error { return r.Remove(ctx, vpc) }},
-	} {
+	for _, stage := range d.stages() {
 		if err := pipeline.All(ctx, stage...); err != nil {
 			return err
 		}
@@ -72,183 +34,103 @@ func (p *Provider) RemoveNetwork(ctx context.Context, r *pipeline.Run) error {
 	return nil
 }
 
-// lingering is how long an interface that a service keeps may take to go
-// before it is somebody else's and named as a blocker. Load balancers and
-// managed services take up to three quarters of an hour (failure kind E5).
-const lingering = time.Hour
-
-// interfaceBlockers explains a dependency violation by the network interfaces
-// that are still there. Ours, if nothing uses them any more, are deleted; those
-// that a service is about to take away are waited for; the rest are named.
-func (p *Provider) interfaceBlockers(ctx context.Context, r *pipeline.Run, what string, filters ...ec2types.Filter) (string, error) {
-	found, err := ec2Page[ec2types.NetworkInterface](p.interfacePage).all(ctx, filters...)
-	if err != nil {
-		return "", err
-	}
-	var foreign, waits []string
-	for _, n := range found {
-		id := aws.ToString(n.NetworkInterfaceId)
-		owner, _ := ec2Mark(n.TagSet)
-		switch {
-		case n.Status == ec2types.NetworkInterfaceStatusAvailable && owner == r.Job.ID:
-			_, err := p.ec2.DeleteNetworkInterface(ctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: n.NetworkInterfaceId})
-			if err := unless(err, pipeline.NotFound); err != nil {
-				return "", err
-			}
-			waits = append(waits, describeInterface(n))
-		case p.goesByItself(r, n):
-			waits = append(waits, describeInterface(n))
-		case n.Status == ec2types.NetworkInterfaceStatusAvailable:
-			foreign = append(foreign, describeInterface(n)+", which nothing uses and which carries no mark of this job; delete "+id)
-		case n.Attachment != nil && aws.ToString(n.Attachment.InstanceId) != "":
-			foreign = append(foreign, fmt.Sprintf("%s of instance %s; move or terminate that instance", describeInterface(n), aws.ToString(n.Attachment.InstanceId)))
-		default:
-			foreign = append(foreign, describeInterface(n)+"; remove what it belongs to")
-		}
-	}
-	switch {
-	case len(foreign) > 0:
-		return what + " holds " + strings.Join(foreign, "; and "), nil
-	case len(waits) > 0:
-		return "", pipeline.Wait(10*time.Second, "%s to go", strings.Join(waits, ", "))
-	}
-	return "", nil
+// A demolition is a network as it is taken down.
+type demolition struct {
+	*Provider
+	r     *pipeline.Run
+	spec  job.NetworkSpec
+	own   bool
+	vpcID string
 }
 
-func describeInterface(n ec2types.NetworkInterface) string {
-	s := "interface " + aws.ToString(n.NetworkInterfaceId)
-	var about []string
-	if d := aws.ToString(n.Description); d != "" {
-		about = append(about, d)
+// stages is everything that may have been made, in the order in which it can go:
+// interface endpoints sit in the private subnets; a NAT gateway holds its address
+// and sits in a public subnet; the internet gateway stays while an address is
+// mapped; a route table stays while a subnet uses it; and the VPC goes last.
+func (d *demolition) stages() [][]func(context.Context) error {
+	r, vpc := d.r, d.vpcID
+	subnets := func(tier string) []func(context.Context) error {
+		return d.eachZone(slices.Contains(d.spec.Subnets, tier), func(z string) pipeline.Resource { return d.subnet(r, tier+"-"+z, vpc, "", "") })
 	}
-	if by := aws.ToString(n.RequesterId); by != "" {
-		about = append(about, "made by "+by)
-	} else if by := aws.ToString(n.OwnerId); by != "" {
-		about = append(about, "account "+by)
+	nat := d.spec.NAT != job.NATNone
+	nats := d.eachZone(nat, func(z string) pipeline.Resource { return d.natGateway(r, "nat-"+z, "", "") })
+	addresses := d.eachZone(nat, func(z string) pipeline.Resource { return d.address(r, "nat-address-"+z) })
+	tables := d.eachZone(slices.Contains(d.spec.Subnets, job.TierPrivate), func(z string) pipeline.Resource {
+		return d.routeTable(r, "routes-private-"+z, vpc, "", nil)
+	})
+	tables = append(tables,
+		d.maybe(slices.Contains(d.spec.Subnets, job.TierPublic), d.routeTable(r, "routes-public", vpc, "", nil)),
+		d.maybe(slices.Contains(d.spec.Subnets, job.TierDatabase), d.routeTable(r, "routes-database", vpc, "", nil)),
+		d.maybe(slices.Contains(d.spec.Subnets, job.TierPublic), d.internetGateway(r, vpc)),
+		d.maybe(len(d.spec.InterfaceEndpoints) > 0, d.endpointGroup(r, nil)),
+	)
+	stages := [][]func(context.Context) error{
+		append(d.endpoints(len(d.spec.InterfaceEndpoints) > 0, interfaceServices["ssm"]), d.flowLogGone),
+		slices.Concat(nats, subnets(job.TierPrivate), subnets(job.TierDatabase), d.endpoints(true, gatewayServices)),
+		slices.Concat(addresses, subnets(job.TierPublic), d.loggingGone()),
+		tables,
 	}
-	if len(about) > 0 {
-		s += " (" + strings.Join(about, ", ") + ")"
+	if !d.own {
+		return stages
 	}
-	return s
+	return append(stages,
+		[]func(context.Context) error{func(ctx context.Context) error { return d.removeLeftBehind(ctx, r, vpc) }},
+		[]func(context.Context) error{func(ctx context.Context) error { return r.Remove(ctx, d.Provider.vpc(r, nil, true)) }},
+	)
 }
 
-// goesByItself reports whether an interface is on its way out: a service or a
-// terminated instance of ours gives it back without being asked.
-func (p *Provider) goesByItself(r *pipeline.Run, n ec2types.NetworkInterface) bool {
-	owner, _ := ec2Mark(n.TagSet)
-	ours := owner == r.Job.ID
-	if n.Attachment != nil && n.Attachment.Status == ec2types.AttachmentStatusDetaching {
-		ours = true
+// maybe removes an object that the request asks for, or of which the ledger knows
+// from before the request was changed.
+func (d *demolition) maybe(asked bool, x pipeline.Resource) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if _, known := d.r.Object(x.Kind, x.Key); !known && !asked {
+			return nil
+		}
+		return d.r.Remove(ctx, x)
 	}
-	if !ours && !aws.ToBool(n.RequesterManaged) && n.Status != ec2types.NetworkInterfaceStatusDetaching {
-		return false
-	}
-	key := "lingering " + aws.ToString(n.NetworkInterfaceId)
-	since, ok := r.Recall(key).(time.Time)
-	if !ok {
-		since = r.Now()
-		r.Remember(key, since)
-	}
-	return r.Pace.Cloud(r.Now().Sub(since)) < lingering
 }
 
-// vpcBlockers names what else is in the VPC.
-func (p *Provider) vpcBlockers(ctx context.Context, r *pipeline.Run, id string) (string, error) {
-	in := filter("vpc-id", id)
-	// Interfaces first: those that go by themselves are waited for.
-	blocked, err := p.interfaceBlockers(ctx, r, "the VPC", in)
-	if err != nil {
-		return "", err
+// eachZone is maybe for an object of each zone.
+func (d *demolition) eachZone(asked bool, one func(zone string) pipeline.Resource) []func(context.Context) error {
+	var parts []func(context.Context) error
+	for i, z := range zoneKeys {
+		parts = append(parts, d.maybe(asked && i < d.spec.Zones, one(z)))
 	}
-	var names []string
-	if blocked != "" {
-		names = append(names, strings.TrimPrefix(blocked, "the VPC holds "))
-	}
-	subnets, err := ec2Page[ec2types.Subnet](p.subnetPage).all(ctx, in)
-	if err != nil {
-		return "", err
-	}
-	for _, s := range subnets {
-		names = append(names, "subnet "+label(s.SubnetId, s.Tags))
-	}
-	groups, err := ec2Page[ec2types.SecurityGroup](p.groupPage).all(ctx, in)
-	if err != nil {
-		return "", err
-	}
-	for _, g := range groups {
-		if aws.ToString(g.GroupName) != "default" {
-			names = append(names, fmt.Sprintf("security group %s (%s)", aws.ToString(g.GroupId), aws.ToString(g.GroupName)))
-		}
-	}
-	tables, err := ec2Page[ec2types.RouteTable](p.routeTablePage).all(ctx, in)
-	if err != nil {
-		return "", err
-	}
-	for _, t := range tables {
-		if !isMainTable(t) {
-			names = append(names, "route table "+label(t.RouteTableId, t.Tags))
-		}
-	}
-	gateways, err := ec2Page[ec2types.InternetGateway](p.gatewayPage).all(ctx, filter("attachment.vpc-id", id))
-	if err != nil {
-		return "", err
-	}
-	for _, g := range gateways {
-		names = append(names, "internet gateway "+label(g.InternetGatewayId, g.Tags))
-	}
-	more, err := p.rarerBlockers(ctx, id)
-	if err != nil {
-		return "", err
-	}
-	names = append(names, more...)
-	if len(names) == 0 {
-		return "", nil
-	}
-	return "the VPC holds " + strings.Join(names, ", ") + ", which this job did not make; remove it, then retry", nil
+	return parts
 }
 
-// rarerBlockers names endpoints and peering connections. Where they cannot be
-// listed, nothing is said of them.
-func (p *Provider) rarerBlockers(ctx context.Context, id string) ([]string, error) {
-	var names []string
-	endpoints, err := p.ec2.DescribeVpcEndpoints(ctx, &ec2.DescribeVpcEndpointsInput{Filters: []ec2types.Filter{filter("vpc-id", id)}})
-	switch {
-	case err == nil:
-		for _, e := range endpoints.VpcEndpoints {
-			names = append(names, fmt.Sprintf("endpoint %s (%s)", aws.ToString(e.VpcEndpointId), aws.ToString(e.ServiceName)))
+func (d *demolition) endpoints(asked bool, services []string) []func(context.Context) error {
+	var parts []func(context.Context) error
+	for _, service := range services {
+		x := tidy(d.endpoint(d.r, endpointGateway+service, nil))
+		if _, known := d.r.Object(x.Kind, x.Key); known || asked {
+			parts = append(parts, func(ctx context.Context) error { return d.removeExtra(ctx, d.r, x) })
 		}
-	case ctx.Err() != nil:
-		return nil, err
 	}
-	peerings, err := p.ec2.DescribeVpcPeeringConnections(ctx, &ec2.DescribeVpcPeeringConnectionsInput{Filters: []ec2types.Filter{filter("requester-vpc-info.vpc-id", id)}})
-	switch {
-	case err == nil:
-		for _, c := range peerings.VpcPeeringConnections {
-			if c.Status != nil && c.Status.Code == ec2types.VpcPeeringConnectionStateReasonCodeActive {
-				names = append(names, "peering connection "+label(c.VpcPeeringConnectionId, c.Tags))
-			}
-		}
-	case ctx.Err() != nil:
-		return nil, err
-	}
-	return names, nil
+	return parts
 }
 
-func isMainTable(t ec2types.RouteTable) bool {
-	for _, a := range t.Associations {
-		if aws.ToBool(a.Main) {
-			return true
-		}
+// logged reports whether the job may have a flow log.
+func (d *demolition) logged() bool { return d.own && d.spec.FlowLogs != job.FlowLogsNone }
+
+func (d *demolition) flowLogGone(ctx context.Context) error {
+	x, err := d.flowLog(ctx, d.r, d.vpcID, d.spec.FlowLogs)
+	if err != nil {
+		return err
 	}
-	return false
+	if _, known := d.r.Object(x.Kind, x.Key); !known && !d.logged() {
+		return nil
+	}
+	return d.removeExtra(ctx, d.r, x)
 }
 
-// label is an ID with the name that a person gave.
-func label(id *string, tags []ec2types.Tag) string {
-	for _, t := range tags {
-		if aws.ToString(t.Key) == "Name" && aws.ToString(t.Value) != "" {
-			return fmt.Sprintf("%s (%s)", aws.ToString(id), aws.ToString(t.Value))
+// loggingGone removes what the flow log wrote to and with, after the flow log.
+func (d *demolition) loggingGone() []func(context.Context) error {
+	var parts []func(context.Context) error
+	for _, x := range []pipeline.Resource{d.logGroup(d.r), d.flowRole(d.r)} {
+		if _, known := d.r.Object(x.Kind, x.Key); known || d.logged() {
+			parts = append(parts, func(ctx context.Context) error { return d.removeExtra(ctx, d.r, x) })
 		}
 	}
-	return aws.ToString(id)
+	return parts
 }

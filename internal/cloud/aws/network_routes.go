@@ -15,16 +15,20 @@ import (
 
 const anywhere = "0.0.0.0/0"
 
-// routeTable is a route table with one default route, for some subnets. The
-// target is an internet gateway or a NAT gateway.
+// routeTable is a route table for some subnets, with a default route to the
+// target, an internet gateway or a NAT gateway; with none if the target is "".
 func (p *Provider) routeTable(r *pipeline.Run, key, vpcID, target string, subnetIDs []string) pipeline.Resource {
 	o := object[ec2types.RouteTable]{kind: p.routeTables(), key: key, name: name(r, key, 128)}
 	o.see = func(_ context.Context, x ec2types.RouteTable) (pipeline.Seen, error) {
 		s := pipeline.Seen{Status: pipeline.Ready}
-		if target == "" {
-			return s, nil
+		switch {
+		case len(subnetIDs) == 0:
+			return s, nil // it is on its way out
+		case target == "":
+			s.Aspects = append(s.Aspects, p.noDefaultRoute(x))
+		default:
+			s.Aspects = append(s.Aspects, p.defaultRoute(x, target))
 		}
-		s.Aspects = append(s.Aspects, p.defaultRoute(x, target))
 		for _, id := range subnetIDs {
 			s.Aspects = append(s.Aspects, p.association(x, vpcID, id))
 		}
@@ -153,6 +157,14 @@ func (p *Provider) defaultRoute(t ec2types.RouteTable, target string) pipeline.A
 			return replace(ctx)
 		}
 		return err
+	}}
+}
+
+// noDefaultRoute wants a table that leads nowhere else.
+func (p *Provider) noDefaultRoute(t ec2types.RouteTable) pipeline.Aspect {
+	return pipeline.Aspect{Name: "default route", Lane: "route", Wanted: "none", Seen: defaultTarget(t), Set: func(ctx context.Context) error {
+		_, err := p.ec2.DeleteRoute(ctx, &ec2.DeleteRouteInput{RouteTableId: t.RouteTableId, DestinationCidrBlock: aws.String(anywhere)})
+		return unless(err, pipeline.NotFound)
 	}}
 }
 

@@ -18,7 +18,16 @@ import (
 // iamPrefix is how IAM calls the service behind each client of a Provider.
 var iamPrefix = map[string]string{
 	"ec2": "ec2", "iam": "iam", "sts": "sts", "ssm": "ssm", "quotas": "servicequotas", "r53": "route53",
-	"acm": "acm", "asg": "autoscaling", "elb": "elasticloadbalancing",
+	"acm": "acm", "asg": "autoscaling", "elb": "elasticloadbalancing", "logs": "logs", "s3": "s3",
+}
+
+// called is how IAM calls an operation of S3 where it does so by another name
+// ("Required permissions for Amazon S3 API operations").
+var called = map[string]string{
+	"s3:GetBucketEncryption": "s3:GetEncryptionConfiguration", "s3:PutBucketEncryption": "s3:PutEncryptionConfiguration",
+	"s3:GetPublicAccessBlock": "s3:GetBucketPublicAccessBlock", "s3:PutPublicAccessBlock": "s3:PutBucketPublicAccessBlock",
+	"s3:GetBucketLifecycleConfiguration": "s3:GetLifecycleConfiguration", "s3:PutBucketLifecycleConfiguration": "s3:PutLifecycleConfiguration",
+	"s3:ListObjectsV2": "s3:ListBucket", "s3:DeleteObjects": "s3:DeleteObject", "s3:ListBuckets": "s3:ListAllMyBuckets",
 }
 
 // implied are the permissions that a call needs besides its own, as the Service
@@ -29,6 +38,9 @@ var implied = map[string][]string{
 	"elasticloadbalancing:CreateLoadBalancer": {"iam:CreateServiceLinkedRole"}, // the first in an account
 	"elasticloadbalancing:CreateTargetGroup":  {"elasticloadbalancing:AddTags"},
 	"autoscaling:CreateAutoScalingGroup":      {"autoscaling:CreateOrUpdateTags"},
+	"ec2:CreateFlowLogs":                      {"logs:CreateLogDelivery", "logs:DeleteLogDelivery"},
+	"logs:CreateLogGroup":                     {"logs:TagResource"},
+	"s3:CreateBucket":                         {"s3:TagResource"},
 	"iam:CreateRole":                          {"iam:TagRole"},
 	"iam:CreateInstanceProfile":               {"iam:TagInstanceProfile"},
 }
@@ -59,7 +71,11 @@ func calls(t *testing.T) map[string]bool {
 				return true
 			}
 			if prefix, ok := iamPrefix[client.Sel.Name]; ok && op.Sel.Name != "Options" { // how a client is set up
-				found[prefix+":"+op.Sel.Name] = true
+				action := prefix + ":" + op.Sel.Name
+				if other, ok := called[action]; ok {
+					action = other
+				}
+				found[action] = true
 			}
 			return true
 		})

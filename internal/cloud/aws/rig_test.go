@@ -69,6 +69,7 @@ func newRig(t testing.TB, o sim.Options, mode job.Mode, spec string) *rig {
 		t.Fatal(err)
 	}
 	g.job.Config.InfraConfig.Zones = []string{"us-east-1a", "us-east-1b"}
+	g.job.Config.InfraConfig.Account = "123456789012"
 	return g
 }
 

@@ -29,7 +29,7 @@ const kindVolume = "ec2:volume"
 func (p *Provider) Scan(ctx context.Context, owner string) ([]cloud.Leftover, error) {
 	ctx = lookup.For(ctx, owner)
 	s := &scan{p: p, owner: owner}
-	err := pipeline.All(ctx,
+	err := pipeline.All(ctx, append(s.networkKinds(),
 		sweep(s, p.vpcs(), func(x ec2types.Vpc) (string, bool) { return nameTag(x.Tags), true }),
 		sweep(s, p.subnets(), func(x ec2types.Subnet) (string, bool) { return nameTag(x.Tags), true }),
 		sweep(s, p.internetGateways(), func(x ec2types.InternetGateway) (string, bool) { return nameTag(x.Tags), true }),
@@ -52,7 +52,7 @@ func (p *Provider) Scan(ctx context.Context, owner string) ([]cloud.Leftover, er
 			return aws.ToString(x.Description), x.Status != ec2types.NetworkInterfaceStatusDetaching
 		}),
 		s.scalingGroups, s.loadBalancers, s.targetGroups, s.roles, s.profiles,
-	)
+	)...)
 	slices.SortFunc(s.left, func(a, b cloud.Leftover) int { return strings.Compare(a.Kind+" "+a.ID, b.Kind+" "+b.ID) })
 	return s.left, err
 }

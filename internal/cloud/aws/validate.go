@@ -31,11 +31,13 @@ type checker struct {
 // Check asks AWS everything that the job's later steps depend on.
 func (p *Provider) Check(ctx context.Context, r *pipeline.Run) ([]cloud.Check, error) {
 	ctx = lookup.With(ctx, r)
-	spec, err := r.Job.VMSpec()
-	if err != nil {
-		return []cloud.Check{fails("request", "config.spec", err.Error(), "Put the request right.")}, nil
+	c := &checker{Provider: p, r: r, ic: &r.Job.Config.InfraConfig}
+	if r.Job.ResourceType != job.Network {
+		var err error
+		if c.spec, err = r.Job.VMSpec(); err != nil {
+			return []cloud.Check{fails("request", "config.spec", err.Error(), "Put the request right.")}, nil
+		}
 	}
-	c := &checker{Provider: p, r: r, ic: &r.Job.Config.InfraConfig, spec: spec}
 	account, err := c.account(ctx)
 	if err != nil {
 		return nil, plain(err)
@@ -44,6 +46,14 @@ func (p *Provider) Check(ctx context.Context, r *pipeline.Run) ([]cloud.Check, e
 		return []cloud.Check{account}, nil
 	}
 	out := []cloud.Check{account}
+	if r.Job.ResourceType == job.Network {
+		ask := c.networkJob
+		if r.Job.Mode == job.ModeAdopt {
+			ask = c.adoptNetwork
+		}
+		more, err := ask(ctx)
+		return append(out, more...), plain(err)
+	}
 	if r.Job.Mode == job.ModeAdopt {
 		more, err := c.adopt(ctx)
 		return append(out, more...), plain(err)
@@ -125,7 +135,7 @@ func (c *checker) names() cloud.Check {
 	for _, n := range []struct {
 		use string
 		max int
-	}{{"vm", 64}, {"", 32}, {"lb", 32}, {"tg", 32}, {"lt", 128}, {"asg", 255}, {"sg", 255}} {
+	}{{"vm", 64}, {"", 32}, {"lb", 32}, {"tg", 32}, {"lt", 128}, {"asg", 255}, {"sg", 255}, {"flow", 64}, {"logs", 63}} {
 		got := c.r.Job.ResourceName(n.use, n.max)
 		if len(got) > n.max || got == "" || strings.HasPrefix(got, "-") || strings.HasSuffix(got, "-") || strings.HasPrefix(got, "internal-") {
 			return fails(check, "name", fmt.Sprintf("the name %q for the job's %s is not one that AWS takes", got, n.use), "Give the job a shorter name of letters, digits and hyphens.")

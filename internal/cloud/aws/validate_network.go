@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/zopday/provisioner/internal/cidr"
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/cloud/lookup"
 	"github.com/zopday/provisioner/internal/job"
@@ -26,16 +27,19 @@ func (c *checker) network(ctx context.Context) ([]cloud.Check, error) {
 	}
 	const check, field = "network range", "config.spec.network.cidr"
 	if len(c.ic.Zones) > 0 {
-		plan, err := planSubnets(c.spec.Network.CIDR, c.ic.Zones)
-		if err != nil {
-			return []cloud.Check{fails(check, field, err.Error(), "Change the range or the number of zones.")}, nil
+		n := c.spec.Network
+		plan, bad := cidr.Plan(cidr.For(job.AWS), cidr.Request{CIDR: n.CIDR, Secondary: n.SecondaryCIDRs, Zones: c.ic.Zones, Tiers: n.Subnets})
+		if bad != nil {
+			return []cloud.Check{fails(check, bad.Field, bad.Message, "Change the range or the number of zones: "+bad.Fix+".")}, nil
 		}
-		most, room := c.spec.Pool.VMCount(), len(plan)*hosts(plan[0].Private)
+		c.ic.NetworkPlan = plan
+		private := plan.Tier(job.TierPrivate)
+		most, room := c.spec.Pool.VMCount(), len(private)*hosts(netip.MustParsePrefix(private[0].CIDR))
 		if c.spec.Pool.Max != nil {
 			most = max(most, *c.spec.Pool.Max)
 		}
 		if most > room {
-			return []cloud.Check{fails(check, field, fmt.Sprintf("the private subnets of %s hold %d VMs, and the pool may have %d", c.spec.Network.CIDR, room, most), "Use a larger range or fewer VMs.")}, nil
+			return []cloud.Check{fails(check, field, fmt.Sprintf("the private subnets of %s hold %d VMs, and the pool may have %d", n.CIDR, room, most), "Use a larger range or fewer VMs.")}, nil
 		}
 	}
 	return c.overlaps(ctx)
@@ -140,7 +144,9 @@ func (c *checker) existingChecks(ctx context.Context) ([]cloud.Check, error) {
 	const check = "existing network"
 	named := *c.spec.Existing
 	net, err := c.existing(ctx, named)
-	switch {
+	switch f := asFatal(err); {
+	case f != nil:
+		return []cloud.Check{fails(check, "config.spec.existing.networkId", f.Problem.Message, f.Problem.Hint)}, nil
 	case pipeline.Is(err, pipeline.NotFound, pipeline.Invalid):
 		return []cloud.Check{fails(check, "config.spec.existing.networkId", fmt.Sprintf("VPC %s is not there in %s: %v", named.NetworkID, c.region, plain(err)), "Name a VPC of this account and region.")}, nil
 	case err != nil:
@@ -222,7 +228,7 @@ func (c *checker) reach(ctx context.Context, named job.Existing, net existingNet
 	if len(without) == 0 {
 		return out, nil
 	}
-	missing, err := c.missingEndpoints(ctx, named.NetworkID)
+	missing, err := c.missingEndpoints(ctx, deref(net.vpc.VpcId))
 	switch {
 	case err != nil && stops(ctx, err):
 		return nil, err
@@ -237,14 +243,19 @@ func (c *checker) reach(ctx context.Context, named job.Existing, net existingNet
 	return out, nil
 }
 
-func (c *checker) missingEndpoints(ctx context.Context, vpcID string) ([]string, error) {
-	all, err := lookup.Pages(ctx, func(ctx context.Context, token *string) ([]ec2types.VpcEndpoint, *string, error) {
-		out, err := c.ec2.DescribeVpcEndpoints(ctx, &ec2.DescribeVpcEndpointsInput{Filters: []ec2types.Filter{filter("vpc-id", vpcID)}, NextToken: token})
+// endpointsBy lists endpoints by filters.
+func (p *Provider) endpointsBy(ctx context.Context, filters ...ec2types.Filter) ([]ec2types.VpcEndpoint, error) {
+	return lookup.Pages(ctx, func(ctx context.Context, token *string) ([]ec2types.VpcEndpoint, *string, error) {
+		out, err := p.ec2.DescribeVpcEndpoints(ctx, &ec2.DescribeVpcEndpointsInput{Filters: filters, NextToken: token})
 		if err != nil {
 			return nil, nil, err
 		}
 		return out.VpcEndpoints, out.NextToken, nil
 	})
+}
+
+func (c *checker) missingEndpoints(ctx context.Context, vpcID string) ([]string, error) {
+	all, err := c.endpointsBy(ctx, filter("vpc-id", vpcID))
 	if err != nil {
 		return nil, err
 	}

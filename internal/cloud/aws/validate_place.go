@@ -80,7 +80,7 @@ func (c *checker) zonesKept() bool {
 		return false
 	}
 	for _, k := range zoneKeys {
-		if c.made(kindSubnet, "private-"+k) || c.made(kindSubnet, "public-"+k) {
+		if c.made(kindSubnet, "private-"+k) || c.made(kindSubnet, "public-"+k) || c.made(kindSubnet, "database-"+k) {
 			return true
 		}
 	}
@@ -109,9 +109,9 @@ func (c *checker) settle(t candidate, zones []string) {
 	}
 }
 
-// usableZones are the region's zones that the account may use, in the order of
+// availableZones are the region's zones that the account may use, in the order of
 // their IDs, which is the same for every account and every call.
-func (c *checker) usableZones(ctx context.Context) (zones []string, bad []cloud.Check, err error) {
+func (c *checker) availableZones(ctx context.Context) (zones []string, bad []cloud.Check, err error) {
 	const check = "region"
 	out, err := c.ec2.DescribeAvailabilityZones(ctx, &ec2.DescribeAvailabilityZonesInput{})
 	var dns *net.DNSError
@@ -133,6 +133,15 @@ func (c *checker) usableZones(ctx context.Context) (zones []string, bad []cloud.
 	for _, z := range all {
 		zones = append(zones, deref(z.ZoneName))
 	}
+	return zones, nil, nil
+}
+
+// usableZones are the zones that the job may spread over.
+func (c *checker) usableZones(ctx context.Context) (zones []string, bad []cloud.Check, err error) {
+	zones, bad, err = c.availableZones(ctx)
+	if err != nil || bad != nil {
+		return nil, bad, err
+	}
 	if c.zonesKept() {
 		return c.ic.Zones, nil, nil
 	}
@@ -148,10 +157,15 @@ func (c *checker) usableZones(ctx context.Context) (zones []string, bad []cloud.
 		}
 		return zones, nil, nil
 	}
+	return zones, c.enough(zones), nil
+}
+
+// enough refuses a region with fewer zones than the job wants.
+func (c *checker) enough(zones []string) []cloud.Check {
 	if need := c.zonesNeeded(); len(zones) < need {
-		return nil, []cloud.Check{fails("zones", "config.spec.network.zones", fmt.Sprintf("%s has %d zones that this account can use (%s), and the job wants %d", c.region, len(zones), strings.Join(zones, ", "), need), "Ask for fewer zones, or another region.")}, nil
+		return []cloud.Check{fails("zones", "config.spec.network.zones", fmt.Sprintf("%s has %d zones that this account can use (%s), and the job wants %d", c.region, len(zones), strings.Join(zones, ", "), need), "Ask for fewer zones, or another region.")}
 	}
-	return zones, nil, nil
+	return nil
 }
 
 // offerings says where each candidate is offered.

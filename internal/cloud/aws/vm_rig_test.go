@@ -152,7 +152,7 @@ func (g vmRig) asAsked() {
 	for _, d := range drift {
 		g.Errorf("drift: %+v", d)
 	}
-	if n := sum(reads); n > 40 {
+	if n := sum(reads); n > 50 {
 		g.Errorf("a verify took %d reads: %v", n, reads)
 	}
 }
@@ -223,7 +223,7 @@ func TestVMEnvironments(t *testing.T) {
 			g.create()
 			reads, changes := g.calls(0)
 			t.Logf("create: %d reads %v, %d changes %v, %s", sum(reads), reads, sum(changes), changes, time.Since(start))
-			if n := sum(reads); n > 150 {
+			if n := sum(reads); n > 185 {
 				t.Errorf("the create took %d reads: %v", n, reads)
 			}
 			if got := len(g.infra().VMs); got != c.vms {

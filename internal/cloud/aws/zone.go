@@ -21,6 +21,8 @@ type hostedZone struct {
 	id, name string // without "/hostedzone/" and the last dot
 	private  bool
 	record   string // fully qualified, without the last dot
+
+	reference string // what its maker called the request
 }
 
 var zoneIDRE = regexp.MustCompile(`^(/hostedzone/)?Z[A-Z0-9]{1,31}$`)
@@ -99,7 +101,7 @@ func (p *Provider) zones(ctx context.Context) ([]hostedZone, error) {
 		})
 		zones := make([]hostedZone, len(all))
 		for i, z := range all {
-			zones[i] = hostedZone{id: strings.TrimPrefix(aws.ToString(z.Id), "/hostedzone/"), name: domain(aws.ToString(z.Name)), private: z.Config != nil && z.Config.PrivateZone}
+			zones[i] = hostedZone{id: strings.TrimPrefix(aws.ToString(z.Id), "/hostedzone/"), name: domain(aws.ToString(z.Name)), private: z.Config != nil && z.Config.PrivateZone, reference: aws.ToString(z.CallerReference)}
 		}
 		return zones, err
 	})

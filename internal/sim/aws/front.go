@@ -161,7 +161,7 @@ func guessOperation(r *http.Request, form url.Values) string {
 }
 
 func operationName(a *api, r *http.Request, form url.Values) string {
-	if a.route != nil && a.protocol != s3Protocol { // any path may be a bucket
+	if a.route != nil {
 		if op, ok := a.route(r); ok {
 			return op
 		}
