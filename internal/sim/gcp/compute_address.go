@@ -17,6 +17,9 @@ func (e *Compute) addressKind() *kind {
 		parents:      func(res *Resource) []string { return []string{e.networkOf(res)} },
 		quota: func(res *Resource) map[string]float64 {
 			metric := "STATIC_ADDRESSES"
+			if res.Default {
+				metric = "IN_USE_ADDRESSES"
+			}
 			if str(res.Doc, "addressType") == "INTERNAL" {
 				metric = "INTERNAL_ADDRESSES"
 				if res.scope() == "global" {
@@ -155,6 +158,9 @@ func (e *Compute) prepareInternal(r *request, doc Doc) error {
 
 // showAddress says who uses the address now. A range of peered services never counts as in use.
 func (e *Compute) showAddress(res *Resource, doc Doc) {
+	if str(doc, "purpose") == natAuto {
+		return
+	}
 	users := e.addressUsers(res)
 	for _, other := range e.inOrder(func(o *Resource) bool { return o != res }) {
 		if slices.Contains(e.usedBy(other), res.Path) && !slices.Contains(users, other.Path) {
@@ -195,6 +201,9 @@ func (e *Compute) addressUsers(res *Resource) []string {
 
 // refuseAddressDelete keeps a range that a private connection uses: the connection would be left without addresses.
 func (e *Compute) refuseAddressDelete(_ *request, res *Resource) error {
+	if router := res.Inner["router"]; router != "" {
+		return inUse(e.kinds["addresses"], res.Path, router)
+	}
 	if str(res.Doc, "purpose") != "VPC_PEERING" || e.cloud.hooks.rangeUsers == nil {
 		return nil
 	}

@@ -249,6 +249,38 @@ func TestRouterNatAndAddresses(t *testing.T) {
 	if a, err = s.Addresses.Get(testProject, netRegion, "egress").Do(); err != nil || a.Status != "RESERVED" || len(a.Users) != 0 {
 		t.Fatalf("address without NAT: %+v, %v", a, err)
 	}
+}
+
+// With automatic addresses the gateway takes one, and gives it back.
+func TestAutomaticNatAddresses(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	s := g.compute()
+	g.fine(s.Routers.Insert(testProject, netRegion, &compute.Router{Name: "r", Network: g.network("shop"), Nats: []*compute.RouterNat{{Name: "auto"}}}).Do())
+	auto, err := s.Addresses.List(testProject, netRegion).Filter("purpose = NAT_AUTO").Do()
+	if err != nil || len(auto.Items) != 1 || auto.Items[0].Status != "IN_USE" {
+		t.Fatalf("automatic addresses: %+v, %v", auto, err)
+	}
+	_, err = s.Addresses.Delete(testProject, netRegion, auto.Items[0].Name).Do()
+	refused(t, err, 400, "resourceInUseByAnotherResource")
+	if status, err := s.Routers.GetRouterStatus(testProject, netRegion, "r").Do(); err != nil || status.Result.NatStatus[0].AutoAllocatedNatIps[0] != auto.Items[0].Address {
+		t.Fatalf("status: %+v, %v", status, err)
+	}
+	g.fine(s.Routers.Delete(testProject, netRegion, "r").Do())
+	if auto, err = s.Addresses.List(testProject, netRegion).Filter("purpose = NAT_AUTO").Do(); err != nil || len(auto.Items) != 0 {
+		t.Fatalf("automatic addresses without the router: %+v, %v", auto, err)
+	}
+}
+
+func TestLabelsOfAddresses(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	s := g.compute()
+	g.fine(s.Addresses.Insert(testProject, netRegion, &compute.Address{Name: "egress"}).Do())
+	a, err := s.Addresses.Get(testProject, netRegion, "egress").Do()
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, err = s.Addresses.SetLabels(testProject, netRegion, "egress", &compute.RegionSetLabelsRequest{LabelFingerprint: "AAAAAAAAAAA=", Labels: map[string]string{"a": "b"}}).Do()
 	refused(t, err, 412, "conditionNotMet")
 	_, err = s.Addresses.SetLabels(testProject, netRegion, "egress", &compute.RegionSetLabelsRequest{LabelFingerprint: a.LabelFingerprint, Labels: map[string]string{"Env": "Prod"}}).Do()

@@ -10,7 +10,7 @@ func (e *Compute) routerKind() *kind {
 	return &kind{
 		collection: "routers", noun: "router", schema: "Router", resources: map[string]string{"regions": "routers"},
 		takes:   map[string]time.Duration{"insert": 8 * time.Second, "delete": 10 * time.Second},
-		prepare: e.prepareRouter, loose: []string{"bgp", "region"},
+		prepare: e.prepareRouter, ready: e.allocateNatAddresses, changed: e.allocateNatAddresses, dropped: e.releaseNatAddresses, loose: []string{"bgp", "region"},
 		parents: func(res *Resource) []string { return []string{e.networkOf(res)} },
 		quota:   func(*Resource) map[string]float64 { return map[string]float64{"ROUTERS": 1} },
 	}
@@ -201,6 +201,11 @@ func (e *Compute) routerStatus(r *request) (any, error) {
 				}
 			}
 			s["userAllocatedNatIps"], s["userAllocatedNatIpResources"] = addresses, links
+		}
+		for _, a := range e.autoAddresses(res) {
+			if a.Inner["nat"] == str(nat, "name") {
+				s["autoAllocatedNatIps"] = []any{str(a.Doc, "address")}
+			}
 		}
 		status = append(status, s)
 	}
