@@ -31,7 +31,7 @@ var apiVersions = map[string]string{
 	"Microsoft.ManagedIdentity/":  "2024-11-30",
 	"Microsoft.Authorization/":    "2022-04-01",
 	"Microsoft.Authorization/loc": "2020-05-01", // locks
-	"Microsoft.Insights/":         "2024-02-01",
+	"Microsoft.Insights/":         "2022-10-01",
 }
 
 var fronts = slices.SortedFunc(maps.Keys(apiVersions), func(a, b string) int { return len(b) - len(a) })

@@ -186,7 +186,9 @@ func (c *controls) idleGroups(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if f := value(x.is.Properties); len(f.Subnets)+len(f.NetworkInterfaces) == 0 {
+		// The interfaces of a uniform set are the set's, and not on the group's list.
+		ofSet := c.infra.ScalingGroupID != "" && same(id, c.infra.VMSecurityGroupID)
+		if f := value(x.is.Properties); len(f.Subnets)+len(f.NetworkInterfaces) == 0 && !ofSet {
 			idle = append(idle, x.Name)
 		}
 	}

@@ -71,6 +71,9 @@ func (c *checker) needed() []string {
 	out := []string{"Microsoft.Network"}
 	if c.r.Job.ResourceType == job.VM {
 		out = append(out, "Microsoft.Compute", "Microsoft.ManagedIdentity")
+		if spec, err := c.r.Job.VMSpec(); err == nil && spec.Pool.Mode == job.PoolASG {
+			out = append(out, "Microsoft.Insights")
+		}
 	}
 	return out
 }

@@ -262,7 +262,7 @@ func (f fleet) report(ctx context.Context) error {
 
 // takeIn brings one VM's record up to what the cloud says of it.
 func (p *Provider) takeIn(ctx context.Context, vm *job.VMInfo, x resource[armcompute.VirtualMachine], adopted bool) error {
-	if len(x.Zones) > 0 {
+	if len(x.Zones) > 0 && vm.Zone == "" { // where it is to be is the fleet's to say
 		vm.Zone = x.Zones[0]
 	}
 	vm.ExecMode = job.ExecAzureRunCmd
