@@ -94,3 +94,27 @@ func (e *Compute) instanceWith(ip string) string {
 	}
 	return ""
 }
+
+// dropExternal takes the external addresses of an instance that does not run, but for reserved ones ("IP addresses", ephemeral
+// external addresses).
+func (e *Compute) dropExternal(res *Resource) {
+	for _, n := range docs(res.Doc, "networkInterfaces") {
+		for _, a := range docs(n, "accessConfigs") {
+			ip := str(a, "natIP")
+			if !slices.ContainsFunc(e.ofKind(res.project(), "addresses"), func(r *Resource) bool { return str(r.Doc, "address") == ip }) {
+				delete(a, "natIP")
+			}
+		}
+	}
+}
+
+// renewExternal gives an instance that starts the external addresses that it lacks.
+func (e *Compute) renewExternal(res *Resource) {
+	for _, n := range docs(res.Doc, "networkInterfaces") {
+		for _, a := range docs(n, "accessConfigs") {
+			if str(a, "natIP") == "" {
+				a["natIP"] = e.freeExternal()
+			}
+		}
+	}
+}

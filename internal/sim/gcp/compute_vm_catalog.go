@@ -171,8 +171,7 @@ var publicImages = func() []publicImage {
 
 // publicImageBy finds an image of a public project by name, or the newest one of a family that is not deprecated.
 func publicImageBy(project, name, family string) (publicImage, bool) {
-	for i := len(publicImages) - 1; i >= 0; i-- {
-		p := publicImages[i]
+	for _, p := range slices.Backward(publicImages) {
 		if p.project == project && (name != "" && p.name == name || family != "" && p.family == family && !p.deprecated) {
 			return p, true
 		}

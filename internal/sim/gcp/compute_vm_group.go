@@ -153,7 +153,7 @@ func (e *Compute) removeInstances(r *request) (any, error) {
 // changeMembers ends an addition or removal. An instance that is gone by now is not added.
 func (e *Compute) changeMembers(op *Operation, group *Resource) error {
 	members := without(strings.Fields(group.Inner["members"]), strings.Fields(op.Args["remove"]))
-	for _, path := range strings.Fields(op.Args["add"]) {
+	for path := range strings.FieldsSeq(op.Args["add"]) {
 		vm := e.st.Resources[path]
 		if vm == nil {
 			return refuse(404, "notFound", "The resource '%s' was not found", path)

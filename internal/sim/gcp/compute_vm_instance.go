@@ -104,7 +104,7 @@ func (e *Compute) placeInstance(project, zone string, doc Doc) (*Resource, error
 	if err := checkLabels(doc); err != nil {
 		return nil, err
 	}
-	if err := e.prepareInstance(project, zone, path, doc); err != nil {
+	if err := e.prepareInstance(project, zone, doc); err != nil {
 		return nil, err
 	}
 	if err := e.checkReferences(e.kinds["instances"], path, withoutNewDisks(doc)); err != nil {
@@ -171,7 +171,7 @@ func (e *Compute) doneInsert(op *Operation, res *Resource) error {
 }
 
 // prepareInstance checks an instance's document and fills in what the caller has left out ("Method: instances.insert").
-func (e *Compute) prepareInstance(project, zone, path string, doc Doc) error {
+func (e *Compute) prepareInstance(project, zone string, doc Doc) error {
 	base := "projects/" + project + "/zones/" + zone
 	t, err := e.checkMachineType(project, zone, doc)
 	if err != nil {

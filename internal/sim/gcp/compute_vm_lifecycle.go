@@ -13,6 +13,7 @@ func (e *Compute) running(res *Resource) {
 	res.Doc["status"] = "RUNNING"
 	res.Doc["lastStartTimestamp"] = computeTime(e.cloud.World.Now())
 	res.Doc["cpuPlatform"] = cpuPlatform(res.Doc)
+	e.renewExternal(res)
 	e.touchInstance(res)
 	e.boot(res)
 	e.instanceChanged(res.Path)
@@ -105,6 +106,9 @@ func (e *Compute) stopped(res *Resource, state string) {
 		res.Doc["lastStopTimestamp"] = now
 	case "SUSPENDED":
 		res.Doc["lastSuspendedTimestamp"] = now
+	}
+	if state == "TERMINATED" || state == "SUSPENDED" {
+		e.dropExternal(res)
 	}
 	e.touchInstance(res)
 	e.halt(res.Path)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"math/big"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -31,7 +32,7 @@ var meant = []struct{ file, pattern, why string }{
 	{"*", `targetHttpProxies\S* (status: RUNNING, recorded DONE|(operationType|targetId|targetLink|user): not recorded)`, "an operation of a mock, done at once"},
 	{"*", `disks/\$\{diskID\}/(setLabels|resize) (status: RUNNING, recorded DONE|(operationType|targetId|targetLink|user|zone|endTime): not recorded)`, "an operation of a mock"},
 	{"instance-basic", `addresses/\$\{addressID\}/setLabels (operationType|targetId|targetLink|user|region|endTime): not recorded`, "an operation of a mock"},
-	{"instance-basic", `addresses/\$\{addressID\} subnetwork: not recorded`, "an internal address shows its subnetwork"},
+	{"instance-basic", `addresses/\$\{addressID\} (subnetwork: not recorded|labels: missing)`, "a mock's: an internal address shows its subnetwork, and an insert sets no labels"},
 	{"*", `(urlMaps|targetHttpProxies)/\S+ (fingerprint|status): not recorded`, "a mock's object has no fingerprint and no status; the real ones of urlmap-global have both"},
 	{"*", `backendServices/\S+ (port|portName|protocol|enableCDN): not recorded`, "missing in some recordings of the same insert, there in others and in the flights"},
 	{"backendservice-global", `backends\[\].maxUtilization|iap.oauth2ClientSecret`, "a mock's: the default of UTILIZATION is shown, a secret never"},
@@ -43,8 +44,7 @@ var meant = []struct{ file, pattern, why string }{
 	{"*", `instanceGroupManagers/\S+ (currentActions|distributionPolicy|fingerprint|instanceGroup|instanceTemplate|listManagedInstancesResults|versions|` +
 		`updatePolicy.\w+|status.\w+): (not recorded|false, recorded true)`, "a mock's group: stable at once, without what groups show"},
 	{"autoscaler", `autoscalers/\S+ recommendedSize: not recorded`, "shown by real ones that are active"},
-	{"forwardingrule-*", `forwardingRules/\S+ (selfLinkWithId: not recorded|IPAddress: )|addresses/\S+ labels: `, "the flights of 2026 have the first; the second was amended; " +
-		"other recordings show the labels of an address after its insert"},
+	{"forwardingrule-*", `forwardingRules/\S+ (selfLinkWithId: not recorded|IPAddress: )`, "the flights of 2026 have the former; the latter was amended"},
 	{"instancegroup-real", `listInstances items\[\].instance|instances/instance-2, recorded`, "one placeholder for two instances"},
 	{"urlmap-global", `not simulated|backendBuckets|storagebucket|operations/\S+ targetLink|usedBy: missing`, "Cloud Storage and backend buckets are not simulated; several operations have one placeholder"},
 	{"urlmap-regional-real", `perTryTimeout.nanos|tests\[\].description|operations/\S+ targetLink`, "zero values are not filled in; several operations have one placeholder"},
@@ -135,7 +135,7 @@ func (p *player) prime(e exchange) {
 			p.names[m[2]] = append(p.names[m[2]], string(name[1]))
 		}
 	}
-	if name, _ := e.Request.Body["name"].(string); e.Request.Method == "POST" && e.Response.Status == 200 && !strings.Contains(name, "${") && name != "" {
+	if name, _ := e.Request.Body["name"].(string); e.Request.Method == http.MethodPost && e.Response.Status == 200 && !strings.Contains(name, "${") && name != "" {
 		for ph, stack := range p.names {
 			if len(stack) > 0 && stack[len(stack)-1] == name {
 				p.made[ph] = len(stack)

@@ -2,6 +2,7 @@ package gcp
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -340,9 +341,7 @@ func (e *Compute) published(res *Resource) map[string]string {
 	if g == nil || !enabledBy(attributes(res), "enable-guest-attributes") {
 		return out
 	}
-	for k, v := range g.Machine.GuestAttributes {
-		out[k] = v
-	}
+	maps.Copy(out, g.Machine.GuestAttributes)
 	if g.Dead {
 		return out
 	}

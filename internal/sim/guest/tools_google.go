@@ -193,7 +193,7 @@ func (c *command) contents(name string) (text string) {
 // header finds a header among the arguments, which may name several.
 func (c *command) header(name string) string {
 	for i, a := range c.args {
-		text := ""
+		var text string
 		switch {
 		case strings.HasPrefix(a, "--header="):
 			text = strings.TrimPrefix(a, "--header=")
