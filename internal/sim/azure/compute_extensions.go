@@ -2,6 +2,7 @@ package azure
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -26,7 +27,10 @@ func (c *Cloud) addExtensions() {
 			return putExtension(now, old, 0)
 		},
 		mergePatch: true, remove: remove, polling: computePolling, stamped: true,
-		missing: func(r *request) *Error { return notFoundARM(r.id) }})
+		missing: func(r *request) *Error {
+			return refuseARM(http.StatusNotFound, "ResourceNotFound", "The Resource '%s' under resource group '%s' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix",
+				strings.TrimPrefix(r.id.String(), groupID(r.id.Subscription, r.id.Group)+"/providers/"), r.id.Group)
+		}})
 	c.addKind(&kind{typ: setExtensionType, service: computeService, title: "VirtualMachineScaleSetExtensions", versions: computeVersions, noEtag: true, says: computeDialect,
 		model: func() any { return &armcompute.VirtualMachineScaleSetExtension{} }, patchModel: func() any { return &armcompute.VirtualMachineScaleSetExtensionUpdate{} },
 		put:        func(_ *request, now, old *Resource) (outcome, error) { return putExtension(now, old, 10) },

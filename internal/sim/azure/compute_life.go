@@ -2,6 +2,7 @@ package azure
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -138,7 +139,7 @@ func (c *Cloud) makeNIC(vm *Resource, cfg doc) (*Resource, *Error) {
 	r.method, r.path = http.MethodPut, id
 	r.id, _ = parseID(id)
 	r.version = "2025-07-01"
-	nic := &Resource{ID: id, Type: nicType, Name: lastOf(id), Location: vm.Location, Tags: vm.Tags, Properties: p, Top: doc{}, State: stateSucceeded,
+	nic := &Resource{ID: id, Type: nicType, Name: lastOf(id), Location: vm.Location, Tags: maps.Clone(vm.Tags), Properties: p, Top: doc{}, State: stateSucceeded,
 		Etag: c.kindOf(nicType).newEtag(c), Created: c.World.Now(), Changed: c.World.Now()}
 	if _, err := c.kindOf(nicType).put(r, nic, nil); err != nil {
 		return nil, asRefusal(err)

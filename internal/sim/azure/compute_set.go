@@ -14,6 +14,8 @@ type ScaleSet struct {
 	CustomData string
 	// Next numbers the instances of a uniform set.
 	Next int
+	// Group is the placement group, of sets that have a single one.
+	Group string
 	// Model counts the changes of the machines' model, Applied says which one a member has.
 	Model   int
 	Applied map[string]int
@@ -57,7 +59,7 @@ func capacityOf(set *Resource) int { return int(set.Top.num("sku.capacity")) }
 func (c *Cloud) keptOf(set *Resource) *ScaleSet {
 	k := c.guests.state.Sets[key(set.ID)]
 	if k == nil {
-		k = &ScaleSet{Applied: map[string]int{}, Leaving: map[string]bool{}, Sick: map[string]time.Time{}}
+		k = &ScaleSet{Group: c.World.UUID(), Applied: map[string]int{}, Leaving: map[string]bool{}, Sick: map[string]time.Time{}}
 		c.guests.state.Sets[key(set.ID)] = k
 	}
 	return k

@@ -2,6 +2,7 @@ package azure
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -124,7 +125,7 @@ func (c *Cloud) scale(set *Resource) {
 	switch more := want - len(members); {
 	case more > 0:
 		if set.Properties.flag("overprovision") && more > 1 {
-			more += (more + 4) / 5
+			more += max(2, (more+4)/5)
 		}
 		for range more {
 			c.addMember(set, kept)
@@ -187,7 +188,7 @@ func (c *Cloud) zoneOfNext(set *Resource) string {
 func (c *Cloud) addMember(set *Resource, kept *ScaleSet) {
 	zone := c.zoneOfNext(set)
 	profile := set.Properties.sub("virtualMachineProfile").clone()
-	vm := &Resource{Location: set.Location, Tags: set.Tags, State: stateCreating, Created: c.World.Now(), Changed: c.World.Now(), Top: doc{}, Properties: doc{}}
+	vm := &Resource{Location: set.Location, Tags: maps.Clone(set.Tags), State: stateCreating, Created: c.World.Now(), Changed: c.World.Now(), Top: doc{}, Properties: doc{}}
 	if zone != "" {
 		vm.Top["zones"] = []any{zone}
 	}
@@ -203,6 +204,7 @@ func (c *Cloud) addMember(set *Resource, kept *ScaleSet) {
 	}
 	kept.Next++
 	os["computerName"] = host
+	fillOSProfile(os, true)
 	vm.Properties["osProfile"] = map[string]any(os)
 	vm.Properties["vmId"] = c.World.UUID()
 	ref := profile.sub("storageProfile.imageReference")
@@ -219,6 +221,9 @@ func (c *Cloud) addMember(set *Resource, kept *ScaleSet) {
 		doom = c.shortage(r.Call, set.Location, zone, set.ID, vm.ID, set.Top.str("sku.name"))
 	}
 	c.keep(vm)
+	if vm.Type == vmType {
+		c.index.put(vm)
+	}
 	kept.Applied[key(vm.ID)] = kept.Model
 	c.launch(vm, &Guest{Host: host, CustomData: kept.CustomData, Image: image.Publisher + ":" + image.Offer + ":" + image.SKU, Doom: doom})
 }
@@ -283,7 +288,7 @@ func (c *Cloud) plugInstance(vm *Resource) *Error {
 		}
 		nic := &Resource{ID: id, Type: instanceNICType, Name: cfg.str("name"), Properties: p, Top: doc{}, State: stateSucceeded, Etag: c.kindOf(nicType).newEtag(c), Created: c.World.Now(), Changed: c.World.Now()}
 		c.keep(nic)
-		refs = append(refs, map[string]any{"id": id, "properties": map[string]any{"primary": p.flag("primary")}})
+		refs = append(refs, map[string]any{"id": id})
 	}
 	vm.Properties["networkProfile"] = map[string]any{"networkInterfaces": refs}
 	return nil
@@ -408,7 +413,14 @@ func (c *Cloud) showInstance(r *request, vm *Resource, body doc) {
 func (c *Cloud) instanceView(r *request, vm *Resource) doc {
 	v := c.vmView(r, vm)
 	v["platformUpdateDomain"], v["platformFaultDomain"] = 0, 0
-	if set := c.setOf(vm); set != nil && c.watched(set) {
+	set := c.setOf(vm)
+	if set == nil {
+		return v
+	}
+	if set.Properties.flag("singlePlacementGroup") {
+		v["placementGroupId"] = c.keptOf(set).Group
+	}
+	if c.watched(set) {
 		state := "unhealthy"
 		if c.healthy(set, vm) {
 			state = "healthy"

@@ -292,7 +292,7 @@ func TestOverprovision(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.world.Step(20 * time.Second)
-	if n := len(g.instances("web")); n != 6 {
+	if n := len(g.instances("web")); n != 7 {
 		t.Errorf("%d instances on the way to 5", n)
 	}
 	done(g, p, nil)

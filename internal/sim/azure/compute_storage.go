@@ -2,6 +2,7 @@ package azure
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"strings"
@@ -198,7 +199,7 @@ func (c *Cloud) makeDisk(vm *Resource, d doc, create string) *Resource {
 		d.sub("managedDisk")["storageAccountType"] = account
 	}
 	disk := &Resource{ID: groupID(subscriptionOf(vm.ID), groupOf(vm.ID)) + "/providers/" + diskType + "/" + d.str("name"), Type: diskType, Name: d.str("name"),
-		Location: vm.Location, Tags: vm.Tags, State: stateSucceeded, Created: c.World.Now(), Changed: c.World.Now(),
+		Location: vm.Location, Tags: maps.Clone(vm.Tags), State: stateSucceeded, Created: c.World.Now(), Changed: c.World.Now(),
 		Top:        doc{"sku": map[string]any{"name": account}, "managedBy": vm.ID},
 		Properties: doc{"diskSizeGB": d.num("diskSizeGB"), "creationData": map[string]any{"createOption": create}}}
 	if z := vm.Top["zones"]; z != nil {

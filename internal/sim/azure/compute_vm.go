@@ -72,7 +72,9 @@ func (c *Cloud) putVM(r *request, now, old *Resource) (outcome, error) {
 	}
 	c.prepareVM(r, now, size, image, custom, doom)
 	if old != nil {
-		now.Properties["vmId"], now.Properties["timeCreated"] = old.Properties["vmId"], old.Properties["timeCreated"]
+		delete(now.Properties, "vmId")
+		delete(now.Properties, "timeCreated")
+		inherit(now, old, "vmId", "timeCreated")
 		return outcome{state: stateUpdating, takes: allocateTakes + provisionLimit, style: asyncHeader, retryAfter: 10}, nil
 	}
 	return outcome{state: stateCreating, takes: allocateTakes + provisionLimit, style: asyncHeader, retryAfter: 10}, nil
@@ -232,9 +234,7 @@ func (c *Cloud) changeVM(r *request, now, old *Resource, m *Guest) (outcome, err
 	inheritDoc(p.sub("storageProfile.imageReference"), was.sub("storageProfile.imageReference"))
 	p.sub("storageProfile").def("osDisk", was.get("storageProfile.osDisk"))
 	p.sub("storageProfile").def("dataDisks", []any{})
-	for _, name := range []string{"vmId", "timeCreated"} {
-		p.def(name, was[name])
-	}
+	inherit(now, old, "vmId", "timeCreated")
 	if resized && m.Power == "running" {
 		c.guests.boot(now, m)
 	}

@@ -40,7 +40,15 @@ func (c *Cloud) putIdentity(_ *request, now, old *Resource) (outcome, error) {
 	if isolation != nil {
 		now.Properties["isolationScope"] = isolation
 	}
-	return outcome{header: http.Header{"Location": {lowerGroup(now.ID)}}, status: madeStatus(old)}, nil
+	return madeAt(now, old), nil
+}
+
+// madeAt answers a PUT at once; what is new is told where it is.
+func madeAt(now, old *Resource) outcome {
+	if old != nil {
+		return outcome{status: http.StatusOK}
+	}
+	return outcome{status: http.StatusCreated, header: http.Header{"Location": {lowerGroup(now.ID)}}}
 }
 
 func madeStatus(old *Resource) int {
@@ -78,7 +86,7 @@ func (c *Cloud) putFederation(_ *request, now, old *Resource) (outcome, error) {
 	if old == nil && len(others) >= 20 {
 		return outcome{}, refuse(http.StatusBadRequest, "BadRequest", "Too many Federated Identity Credentials: a Managed Identity can have 20 of them.")
 	}
-	return outcome{header: http.Header{"Location": {lowerGroup(now.ID)}}, status: madeStatus(old)}, nil
+	return madeAt(now, old), nil
 }
 
 func missingFederation(r *request) *Error {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v10"
+
+	"github.com/zopday/provisioner/internal/sim"
 )
 
 // The lists in a load balancer, each of sub-resources with an ID.
@@ -22,7 +24,11 @@ const (
 
 var lbLists = []string{lbFrontends, lbPools, lbRules, lbProbes, lbNATRules, lbOutboundRules, lbNATPools}
 
+// basicBalancers is the quota of Basic load balancers, which cannot be made any more. A world that needs one raises it.
+const basicBalancers = "BasicLoadBalancers"
+
 func (c *Cloud) addBalancers() {
+	c.World.DefineQuota(sim.Quota{Cloud: "azure", Service: "network", Code: basicBalancers, Name: "Load Balancers - Basic", Unit: "Count", Adjustable: true})
 	allow(armnetwork.PossibleLoadBalancerSKUNameValues())
 	allow(armnetwork.PossibleProbeProtocolValues())
 	allow(armnetwork.PossibleTransportProtocolValues())
@@ -40,9 +46,12 @@ func (c *Cloud) putBalancer(r *request, now, old *Resource) (outcome, error) {
 	if old != nil && sku == "" {
 		sku = old.Top.str("sku.name")
 	}
-	if !strings.EqualFold(sku, "Standard") && !strings.EqualFold(sku, "Gateway") {
-		// Retired on 30 September 2025, and the default of a body without a SKU ("Upgrading from basic Load Balancer").
-		return outcome{}, refuseNetwork(http.StatusBadRequest, "BasicSkuLoadBalancerNotSupported", "Load balancer %s cannot be created with the sku Basic: Basic Load Balancer has been retired on September 30, 2025. Use the sku Standard.", now.ID)
+	if sku == "" || strings.EqualFold(sku, "Basic") {
+		sku = "Basic"
+		if limit, _ := c.World.QuotaValue("azure", "network", basicBalancers, subscriptionOf(now.ID), now.Location); limit == 0 {
+			// Retired on 30 September 2025, and the default of a body without a SKU ("Upgrading from basic Load Balancer").
+			return outcome{}, refuseNetwork(http.StatusBadRequest, "BasicSkuLoadBalancerNotSupported", "Load balancer %s cannot be created with the sku Basic: Basic Load Balancer has been retired on September 30, 2025. Use the sku Standard.", now.ID)
+		}
 	}
 	tier := now.Top.str("sku.tier")
 	if tier == "" {
