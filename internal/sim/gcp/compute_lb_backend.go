@@ -12,13 +12,7 @@ func (e *Compute) backendKind() *kind {
 	return &kind{collection: "backendServices", noun: "backend_service", schema: "BackendService",
 		resources: map[string]string{"": "backendServices", "regions": "regionBackendServices"}, takes: lbTakes, prepare: e.prepareBackend,
 		loose: []string{"usedBy"}, show: e.showBackend, ready: e.watch, quota: globally("BACKEND_SERVICES"),
-		dropped: func(res *Resource) {
-			for key := range e.st.VM.Health {
-				if strings.HasPrefix(key, res.Path+"|") {
-					delete(e.st.VM.Health, key)
-				}
-			}
-		},
+		dropped: func(res *Resource) { e.forgetHealth(func(service, _ string) bool { return service == res.Path }) },
 	}
 }
 

@@ -2,6 +2,7 @@ package gcp
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -91,46 +92,71 @@ type backendGroup struct {
 	group   *Resource
 }
 
-// rulesTo are the forwarding rules that lead to a backend service, through proxies and URL maps or directly.
-func (e *Compute) rulesTo(service *Resource) []*Resource {
-	reaches := map[string]bool{service.Path: true}
-	for _, collection := range []string{"urlMaps", "targetTcpProxies", "targetSslProxies", "targetHttpProxies", "targetHttpsProxies"} {
-		for _, res := range e.ofKind(service.project(), collection) {
-			if slices.ContainsFunc(e.usedBy(res), func(p string) bool { return reaches[p] }) {
-				reaches[res.Path] = true
+// fronts are the forwarding rules that lead to each backend service of a project, through proxies and URL maps or directly.
+func (e *Compute) fronts(project string) map[string][]*Resource {
+	out := map[string][]*Resource{}
+	for _, rule := range e.ofKind(project, "forwardingRules") {
+		if rule.Making {
+			continue
+		}
+		// From the rule over at most a proxy and a URL map.
+		reached := []string{e.cloud.pathOfLink(project, orText(str(rule.Doc, "target"), str(rule.Doc, "backendService")))}
+		for range 3 {
+			var next []string
+			for _, path := range reached {
+				res := e.st.Resources[path]
+				switch {
+				case res == nil:
+				case res.Collection == "backendServices":
+					if !slices.Contains(out[path], rule) {
+						out[path] = append(out[path], rule)
+					}
+				case res.Collection == "urlMaps" || slices.Contains(targets, res.Collection):
+					next = append(next, e.usedBy(res)...)
+				}
 			}
+			reached = next
 		}
 	}
-	var rules []*Resource
-	for _, rule := range e.ofKind(service.project(), "forwardingRules") {
-		to := e.cloud.pathOfLink(rule.project(), orText(str(rule.Doc, "target"), str(rule.Doc, "backendService")))
-		if !rule.Making && reaches[to] {
-			rules = append(rules, rule)
-		}
-	}
-	return rules
+	return out
 }
 
-// watch lets the health checks of backend services begin that a change may concern. Nobody probes a backend service to which no
-// forwarding rule leads.
+// watch lets the health checks of backend services begin or end, after a change of something that may lead to them. Nobody probes
+// a backend service to which no forwarding rule leads.
 func (e *Compute) watch(res *Resource) {
+	fronts := e.fronts(res.project())
 	for _, service := range e.ofKind(res.project(), "backendServices") {
-		if service.Inner["checking"] == "" && len(docs(service.Doc, "backends")) > 0 && len(e.rulesTo(service)) > 0 {
-			service.inner("checking", "yes")
-			e.later(2*time.Second, "lb-check", service.Path+"|"+service.ID)
+		wanted := len(docs(service.Doc, "backends")) > 0 && len(fronts[service.Path]) > 0
+		switch running := service.Inner["checking"] != ""; {
+		case wanted && !running:
+			e.st.Seq++
+			service.inner("checking", strconv.Itoa(e.st.Seq))
+			e.forgetHealth(func(of, _ string) bool { return of == service.Path })
+			e.later(2*time.Second, "lb-check", service.Path+"|"+service.Inner["checking"])
+		case !wanted && running:
+			delete(service.Inner, "checking")
+		}
+	}
+}
+
+// forgetHealth forgets what health checks of some backend services know of some instances.
+func (e *Compute) forgetHealth(which func(service, instance string) bool) {
+	for key := range e.st.VM.Health {
+		if service, instance, _ := strings.Cut(key, "|"); which(service, instance) {
+			delete(e.st.VM.Health, key)
 		}
 	}
 }
 
 // checkEvent is one round of the health checks of a backend service.
 func (e *Compute) checkEvent(key string) {
-	path, id, _ := strings.Cut(key, "|")
+	path, round, _ := strings.Cut(key, "|")
 	service := e.st.Resources[path]
-	if service == nil || service.ID != id {
+	if service == nil || service.Inner["checking"] != round {
 		return
 	}
 	check := e.checkFor(service)
-	if check == nil || len(docs(service.Doc, "backends")) == 0 || len(e.rulesTo(service)) == 0 {
+	if check == nil {
 		delete(service.Inner, "checking")
 		return
 	}
@@ -182,7 +208,7 @@ func (e *Compute) getHealth(r *request) (any, error) {
 	if at < 0 {
 		return nil, invalidField("resource.group", link, "The instance group is not a backend of the backend service.")
 	}
-	rules := e.rulesTo(service)
+	rules := e.fronts(r.Project.ID)[service.Path]
 	if len(rules) == 0 {
 		return answer, nil
 	}

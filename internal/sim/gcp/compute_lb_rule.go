@@ -11,7 +11,7 @@ import (
 func (e *Compute) ruleKind() *kind {
 	return &kind{collection: "forwardingRules", noun: "forwarding_rule", schema: "ForwardingRule", labels: true,
 		resources: map[string]string{"": "globalForwardingRules", "regions": "forwardingRules"}, takes: lbTakes, prepare: e.prepareRule,
-		loose: []string{"IPAddress"}, uses: e.ruleUses, ready: e.watch, quota: globally("FORWARDING_RULES"),
+		loose: []string{"IPAddress"}, uses: e.ruleUses, ready: e.watch, dropped: e.watch, quota: globally("FORWARDING_RULES"),
 		show: func(res *Resource, doc Doc) {
 			doc["selfLinkWithId"] = strings.TrimSuffix(selfLink(res.Path), res.name()) + res.ID
 		},

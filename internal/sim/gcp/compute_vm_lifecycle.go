@@ -60,6 +60,7 @@ func (e *Compute) stoppingInstance(res *Resource) {
 func (e *Compute) instanceGone(res *Resource) {
 	e.dropDisks(res)
 	delete(e.st.VM.Guests, res.Path)
+	e.forgetHealth(func(_, instance string) bool { return instance == res.Path })
 	e.leaveGroups(res.Path)
 	e.instanceChanged(res.Path)
 }

@@ -1,6 +1,10 @@
 package gcp
 
-import "time"
+import (
+	"time"
+
+	"github.com/zopday/provisioner/internal/sim"
+)
 
 // listManaged lists a group's instances with what is done to them.
 func (e *Compute) listManaged(r *request) (any, error) {
@@ -13,7 +17,10 @@ func (e *Compute) listManaged(r *request) (any, error) {
 	}
 	var items []Doc
 	for _, i := range e.managed(res).Instances {
-		items = append(items, e.managedDoc(res, i))
+		// A group knows its own instances at once; only a fault hides them.
+		if e.cloud.World.Visible(r.Call, i.Path, e.cloud.World.Now().Add(-time.Hour), sim.ByList, "group-instance "+i.Name) {
+			items = append(items, e.managedDoc(res, i))
+		}
 	}
 	items, err = filtered(r, items)
 	if err != nil {
