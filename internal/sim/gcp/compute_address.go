@@ -91,11 +91,7 @@ func (e *Compute) prepareGlobalInternal(r *request, doc Doc) error {
 		if err != nil || !addr.Is4() {
 			return invalidField("resource.address", given, "Must be a valid IP address.")
 		}
-		p := netip.PrefixFrom(addr, bits)
-		if p.Masked() != p {
-			return invalidField("resource.address", given, fmt.Sprintf("The address does not match the prefix length %d.", bits))
-		}
-		return e.checkFreeRange(net, given, p)
+		return e.checkFreeRange(net, given, netip.PrefixFrom(addr, bits).Masked())
 	}
 	p, ok := e.freeRange(net, bits)
 	if !ok {

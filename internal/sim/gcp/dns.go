@@ -20,6 +20,8 @@ type dnsService struct {
 type dnsState struct {
 	Seq   int
 	Zones map[string]*dnsZone // by path: projects/p/managedZones/z
+	// Policies are by path: projects/p/policies/n.
+	Policies map[string]*dnsPolicy
 }
 
 // A dnsZone is a managed zone with its records.
@@ -60,6 +62,7 @@ func newDNS(c *Cloud) *dnsService {
 		"resourceRecordSets.patch": d.patchRecord, "resourceRecordSets.delete": d.deleteRecord,
 		"projects.get": d.project,
 	}
+	d.policyMethods(ops)
 	for _, version := range []string{"dns/v1", "dns/v1beta2"} {
 		c.add(version, &api{service: "dns", listErrors: true, ops: ops, bodyField: snake})
 	}
@@ -69,7 +72,9 @@ func newDNS(c *Cloud) *dnsService {
 func (d *dnsService) Cloud() string { return cloudName }
 func (d *dnsService) Name() string  { return "dns" }
 func (d *dnsService) State() any    { return &d.st }
-func (d *dnsService) Reset()        { d.st = dnsState{Zones: map[string]*dnsZone{}} }
+func (d *dnsService) Reset() {
+	d.st = dnsState{Zones: map[string]*dnsZone{}, Policies: map[string]*dnsPolicy{}}
+}
 
 // Event ends a change.
 func (d *dnsService) Event(kind, key string) {
@@ -119,6 +124,10 @@ func (d *dnsService) Objects() []sim.Object {
 				Default: z.apex(rec.Doc), Pristine: z.apex(rec.Doc), Data: &rec.Doc})
 		}
 	}
+	for _, path := range keysOf(d.st.Policies) {
+		p := d.st.Policies[path]
+		out = append(out, sim.Object{Account: p.Project, Kind: "dns-policy", ID: path, Name: str(p.Doc, "name"), Description: str(p.Doc, "description"), Data: &p.Doc})
+	}
 	return out
 }
 
@@ -135,10 +144,14 @@ func (d *dnsService) SetState(id, state, _, _ string) error {
 	return nil
 }
 
-// Remove takes a zone or a record away.
+// Remove takes a zone, a record or a policy away.
 func (d *dnsService) Remove(id string) error {
 	if _, ok := d.st.Zones[id]; ok {
 		delete(d.st.Zones, id)
+		return nil
+	}
+	if _, ok := d.st.Policies[id]; ok {
+		delete(d.st.Policies, id)
 		return nil
 	}
 	for _, z := range d.st.Zones {

@@ -31,6 +31,7 @@ type account struct {
 	Seq                      int
 	Doc                      Doc
 	Policy                   *policy
+	Keys                     map[string]*accountKey // by ID
 	// First is the hash of the document of an account that was there from the start.
 	First string
 	// Deleted is when it was deleted; it can be brought back for 30 days ("Undelete a service account").
@@ -57,6 +58,7 @@ func newIAM(c *Cloud) *iamService {
 		"projects.roles.create":   s.createRole, "projects.roles.get": s.getRole, "projects.roles.list": s.listRoles, "projects.roles.patch": s.patchRole,
 		"projects.roles.delete": s.deleteRole, "projects.roles.undelete": s.undeleteRole, "roles.get": s.getPredefined, "roles.list": s.listPredefined,
 	}
+	s.keyMethods(ops)
 	for id, op := range ops {
 		ops[id] = func(r *request) (any, error) {
 			s.furnish()
@@ -183,6 +185,12 @@ func (s *iamService) Objects() []sim.Object {
 		out = append(out, sim.Object{Account: a.Project, Kind: "service-account", ID: a.path(), ARN: a.UniqueID, Name: a.Email, State: state,
 			Description: str(a.Doc, "description") + " " + str(a.Doc, "displayName"), Pristine: a.First != "" && a.First == unchanged(a.Doc) && a.Policy == nil, Gone: !a.Deleted.IsZero(), Data: &a.Doc})
 	}
+	for _, a := range s.inOrder("") {
+		for _, id := range keysOf(a.Keys) {
+			k := a.Keys[id]
+			out = append(out, sim.Object{Account: a.Project, Kind: "service-account-key", ID: k.Name, Name: id, Parents: []string{a.path()}, Gone: !a.Deleted.IsZero(), Data: &k.Doc})
+		}
+	}
 	for _, name := range keysOf(s.st.Roles) {
 		r := s.st.Roles[name]
 		out = append(out, sim.Object{Account: segmentAfter(name, "projects"), Kind: "role", ID: name, Name: lastPart(name), State: str(r.Doc, "stage"),
@@ -231,6 +239,10 @@ func (s *iamService) Remove(id string) error {
 	for _, a := range s.inOrder("") {
 		if a.path() == id && a.Deleted.IsZero() {
 			delete(s.st.Accounts, a.UniqueID)
+			return nil
+		}
+		if key := segmentAfter(id, "keys"); key != "" && a.Keys[key] != nil {
+			delete(a.Keys, key)
 			return nil
 		}
 	}

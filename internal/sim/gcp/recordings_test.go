@@ -35,7 +35,7 @@ var known = []struct{ file, field, why string }{
 	{"compute-address-global", "networks/${networkID} subnetworks: not recorded", "cut from the recording: a network in auto mode has subnetworks"},
 	{"*", "networkTier: not recorded", "newer recordings of GET for allocated ranges have it"},
 	{"*", `status: not recorded, is "RESERVED"`, "newer recordings of GET for allocated ranges have it"},
-	{"servicenetworking-connection", `description: not recorded, is ""`, "newer recordings of GET for addresses have it, even when it is empty"},
+	{"servicenetworking-*", `description: not recorded, is ""`, "newer recordings of GET for addresses have it, even when it is empty"},
 	{"*", "setLabels endTime", "newer recordings of setLabels have the whole operation"},
 	{"*", "setLabels operationType", "as above"}, {"*", "setLabels region", "as above"}, {"*", "setLabels targetId", "as above"},
 	{"*", "setLabels targetLink", "as above"}, {"*", "setLabels user", "as above"},
@@ -55,7 +55,7 @@ var known = []struct{ file, field, why string }{
 
 // differ are the fields whose values differ by nature.
 var differ = regexp.MustCompile(`(^|\.)(id|name|selfLinkWithId|creationTimestamp|creationTime|createTime|insertTime|startTime|endTime|fingerprint|labelFingerprint|etag|address|` +
-	`targetId|uniqueId|oauth2ClientId|gatewayAddress|internalIpv6Range|user|message|nameServers\[\]|rrdatas\[\]|selfLink|progress)$`)
+	`targetId|uniqueId|oauth2ClientId|gatewayAddress|internalIpv6Range|user|message|privateKeyData|validAfterTime|nameServers\[\]|rrdatas\[\]|selfLink|progress)$`)
 
 type player struct {
 	*rig
@@ -273,6 +273,9 @@ func (p *player) note(e exchange, at string, _, got any, insert bool) {
 	}
 	if id, ok := strings.CutPrefix(name, "operations/"); ok {
 		p.operation = id
+	}
+	if _, key, ok := strings.Cut(name, "/keys/"); ok {
+		p.names["serviceAccountKeyID"] = []string{key}
 	}
 	if m["kind"] == "dns#change" {
 		p.names["changeId"] = []string{fmt.Sprint(m["id"])}

@@ -26,6 +26,7 @@ type connection struct {
 	Created time.Time
 	Ranges  []string
 	Tenant  string // project of the other network
+	Domains []Doc  // peered DNS domains
 	Busy    bool
 }
 
@@ -45,10 +46,12 @@ func newServiceNetworking(c *Cloud) *serviceNetworking {
 	s := &serviceNetworking{cloud: c}
 	c.World.Register(s)
 	c.hooks.rangeUsers = s.rangeUser
-	c.add("servicenetworking/v1", &api{service: "servicenetworking", listErrors: true, ops: map[string]operation{
+	ops := map[string]operation{
 		"services.connections.list": s.list, "services.connections.create": s.create, "services.connections.patch": s.patch,
 		"services.connections.deleteConnection": s.delete, "operations.get": s.getOperation,
-	}, claims: func(path string) bool {
+	}
+	s.peeredMethods(ops)
+	c.add("servicenetworking/v1", &api{service: "servicenetworking", listErrors: true, ops: ops, claims: func(path string) bool {
 		return !strings.Contains(path, "/operations/") || strings.Contains(path, "/operations/pssn.")
 	}})
 	return s
@@ -276,6 +279,8 @@ func (s *serviceNetworking) carryOut(op *longOperation) {
 	switch {
 	case res == nil:
 		op.fail(rpcNotFound, "Network "+op.Target+" not found.")
+	case strings.HasSuffix(op.Kind, "-domain"):
+		s.carryOutDomain(op, c)
 	case op.Kind == "delete":
 		if users := s.producers(op.Target); len(users) > 0 {
 			op.fail(rpcFailedPrecondition, "Failed to delete connection; Producer services (e.g. CloudSQL, Cloud Memstore, etc.) are still using this connection.")
