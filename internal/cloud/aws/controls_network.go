@@ -32,7 +32,7 @@ func (c *controls) network(ctx context.Context) error {
 		}
 		c.same("NETA-01", "rules of the VPC's default security group", a.Wanted, a.Seen, "EC2.2, CIS AWS 6.5")
 	}
-	subnets, err := c.p.subnets().Owned(ctx)
+	subnets, err := made(ctx, c.r, c.p.subnets())
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (c *controls) network(ctx context.Context) error {
 		zones[aws.ToString(s.SubnetId)] = aws.ToString(s.AvailabilityZone)
 	}
 	c.same("NETA-03", "subnets give public addresses", "no", agreed(public), "EC2.15, CKV_AWS_130")
-	tables, err := c.p.routeTables().Owned(ctx)
+	tables, err := made(ctx, c.r, c.p.routeTables())
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (c *controls) zonesOf(subnets []string, zones map[string]string) []string {
 }
 
 func (c *controls) groups(ctx context.Context) error {
-	all, err := c.p.securityGroups().Owned(ctx)
+	all, err := made(ctx, c.r, c.p.securityGroups())
 	if err != nil || len(all) == 0 {
 		return err
 	}

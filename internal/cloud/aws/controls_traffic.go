@@ -20,7 +20,7 @@ func (c *controls) flowLog(ctx context.Context) error {
 	if madeID(c.r, kindFlowLog, flowLogKey) == "" && c.net.FlowLogs != job.FlowLogsNone && c.p.foreignEndpoint() {
 		return nil // left out, as a warning says
 	}
-	all, err := c.p.flowLogs().Owned(ctx)
+	all, err := made(ctx, c.r, c.p.flowLogs())
 	if err != nil {
 		return err
 	}
@@ -39,11 +39,11 @@ func (c *controls) endpoints(ctx context.Context) error {
 	if !c.builds() || len(c.infra.EndpointIDs) == 0 && c.p.foreignEndpoint() {
 		return nil
 	}
-	all, err := c.p.endpointKind().Owned(ctx)
+	all, err := made(ctx, c.r, c.p.endpointKind())
 	if err != nil {
 		return err
 	}
-	tables, err := c.p.routeTables().Owned(ctx)
+	tables, err := made(ctx, c.r, c.p.routeTables())
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (c *controls) peerings(ctx context.Context) error {
 	if c.r.Job.ResourceType != job.Network || !peeringAsked(c.r.Job) {
 		return nil
 	}
-	tables, err := c.p.routeTables().Owned(ctx)
+	tables, err := made(ctx, c.r, c.p.routeTables())
 	if err != nil {
 		return err
 	}

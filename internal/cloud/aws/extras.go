@@ -2,7 +2,10 @@ package aws
 
 import (
 	"context"
+	"slices"
+	"strings"
 
+	"github.com/zopday/provisioner/internal/cloud/lookup"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
@@ -49,4 +52,23 @@ func madeID(r *pipeline.Run, kind, key string) string {
 		return rec.ID
 	}
 	return ""
+}
+
+// made reads every object of a kind that the job has made, by their IDs: a list by
+// mark does not show what was made a moment ago. What is not there is left out.
+func made[T any](ctx context.Context, r *pipeline.Run, k lookup.Kind[T]) ([]T, error) {
+	records := slices.DeleteFunc(r.Objects(), func(o job.Object) bool { return o.Kind != k.Name || o.State != job.ObjectCreated })
+	slices.SortFunc(records, func(a, b job.Object) int { return strings.Compare(a.Key, b.Key) })
+	var out []T
+	for _, o := range records {
+		x, err := k.Get(ctx, o.ID)
+		if pipeline.Is(err, pipeline.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, x)
+	}
+	return out, nil
 }

@@ -50,13 +50,20 @@ func (l link) aspects(ctx context.Context, c ec2types.VpcPeeringConnection) ([]p
 	return out, nil
 }
 
-// nearTables are the route tables of the job's own subnets.
+// nearTables are the route tables of the job's own subnets. One that does not show
+// is waited for: its routes must not be forgotten.
 func (l link) nearTables(ctx context.Context) ([]ec2types.RouteTable, error) {
-	all, err := l.routeTables().Owned(ctx)
-	slices.SortFunc(all, func(a, b ec2types.RouteTable) int {
-		return strings.Compare(aws.ToString(a.RouteTableId), aws.ToString(b.RouteTableId))
-	})
-	return all, err
+	all, err := made(ctx, l.r, l.routeTables())
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range l.r.Objects() {
+		there := slices.ContainsFunc(all, func(t ec2types.RouteTable) bool { return aws.ToString(t.RouteTableId) == o.ID })
+		if o.Kind == kindRouteTable && o.State == job.ObjectCreated && !there {
+			return nil, visible(l.r, "route table "+o.Name, absent("EC2", "DescribeRouteTables", "route table "+o.ID))
+		}
+	}
+	return all, nil
 }
 
 // farTables are all route tables of the peer's network.

@@ -31,6 +31,7 @@ type rig struct {
 	testing.TB
 	world *sim.World
 	cloud *simaws.Cloud
+	url   string
 	p     *Provider
 	job   *job.Job
 
@@ -51,6 +52,11 @@ func (g *rig) Record(_ context.Context, d pipeline.Delta) error {
 
 func newRig(t testing.TB, o sim.Options, mode job.Mode, spec string) *rig {
 	t.Helper()
+	return newRigOf(t, o, job.VM, mode, spec)
+}
+
+func newRigOf(t testing.TB, o sim.Options, resource job.ResourceType, mode job.Mode, spec string) *rig {
+	t.Helper()
 	if o.TimeScale == 0 {
 		o.TimeScale = quick
 	}
@@ -58,10 +64,10 @@ func newRig(t testing.TB, o sim.Options, mode job.Mode, spec string) *rig {
 	front := simaws.New(w, simaws.Options{})
 	s := httptest.NewServer(front)
 	t.Cleanup(s.Close)
-	g := &rig{TB: t, world: w, cloud: front, objects: map[string]job.Object{}, memory: pipeline.NewMemory()}
+	g := &rig{TB: t, world: w, cloud: front, url: s.URL, objects: map[string]job.Object{}, memory: pipeline.NewMemory()}
 	g.p = at(t, s.URL, Options{Pace: pipeline.Pace(o.TimeScale)})
 	g.job = &job.Job{
-		ID: job.NewID("job"), OrgID: "org_1", Kind: job.Provisioning, ResourceType: job.VM, Provider: job.AWS, Mode: mode,
+		ID: job.NewID("job"), OrgID: "org_1", Kind: job.Provisioning, ResourceType: resource, Provider: job.AWS, Mode: mode,
 		Name: "shop-prod", CloudAccountID: "default", Region: "us-east-1", Labels: map[string]string{"team": "shop"},
 		Config: job.Config{Spec: json.RawMessage(spec)},
 	}
