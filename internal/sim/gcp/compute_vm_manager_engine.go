@@ -151,7 +151,9 @@ func (e *Compute) create(res *Resource, g *managedGroup, i *managedInstance) {
 			return
 		}
 		i.Made, i.Until = true, now.Add(runningAfter)
-		if refused := e.placement(bootCall(made), made); refused != nil {
+		launch := bootCall(made)
+		launch.Operation = "instances.insert"
+		if refused := e.placement(launch, made); refused != nil {
 			e.drop(made)
 			i.Made = false
 			e.failed(g, i, refused)
