@@ -188,6 +188,14 @@ func (e *Compute) inOrder(filter func(*Resource) bool) []*Resource {
 	return out
 }
 
+// at is the object of a path, as another service finds it.
+func (e *Compute) at(path string) *Resource {
+	if p, ok := e.cloud.project(segmentAfter(path, "projects")); ok {
+		e.furnish(p)
+	}
+	return e.st.Resources[path]
+}
+
 // ofKind lists the objects of a collection in a project.
 func (e *Compute) ofKind(project, collection string) []*Resource {
 	return e.inOrder(func(res *Resource) bool { return res.Collection == collection && res.project() == project })

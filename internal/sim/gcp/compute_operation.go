@@ -283,7 +283,7 @@ func (e *Compute) operation(r *request) (*Operation, error) {
 			}
 		}
 	}
-	if op == nil || !e.cloud.World.Visible(r.Call, op.Path, op.Inserted.Add(-time.Hour), sim.ByID, "operation "+op.Target) {
+	if op == nil || !e.cloud.World.Visible(r.Call, op.Path, op.Inserted.Add(-time.Hour), sim.ByID, "operation") {
 		return nil, refuse(404, "notFound", "The resource '%s' was not found", path)
 	}
 	return op, nil

@@ -56,7 +56,7 @@ func (d *dnsService) fillPolicy(r *request, doc Doc, self string) error {
 	for _, n := range docs(doc, "networks") {
 		n["kind"] = "dns#policyNetwork"
 		path := d.cloud.pathOfLink(r.Project.ID, str(n, "networkUrl"))
-		if path == "" || d.cloud.compute.st.Resources[path] == nil {
+		if path == "" || d.cloud.compute.at(path) == nil {
 			return dnsInvalid("entity.policy.networks[0].networkUrl", str(n, "networkUrl"))
 		}
 		for _, key := range keysOf(d.st.Policies) {

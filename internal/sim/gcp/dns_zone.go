@@ -109,7 +109,7 @@ func (d *dnsService) checkVisibility(r *request, doc Doc, self string) error {
 	for i, n := range networks {
 		at := fmt.Sprintf("entity.managedZone.privateVisibilityConfig.networks[%d].networkUrl", i)
 		path := d.cloud.pathOfLink(r.Project.ID, str(n, "networkUrl"))
-		if path == "" || d.cloud.compute.st.Resources[path] == nil {
+		if path == "" || d.cloud.compute.at(path) == nil {
 			return dnsInvalid(at, str(n, "networkUrl"))
 		}
 		for _, other := range d.inOrder() {

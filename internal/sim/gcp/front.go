@@ -45,7 +45,7 @@ func (c *Cloud) ServeHTTP(rw http.ResponseWriter, hr *http.Request) {
 	a, m := c.route(hr.Method, hr.URL.Path)
 	if a == nil {
 		// What is not simulated still goes into the books, so that nobody wonders where a call went.
-		call := &sim.Call{Cloud: cloudName, Service: "unknown", Operation: hr.Method + " " + hr.URL.Path, Mutating: hr.Method != http.MethodGet,
+		call := &sim.Call{Cloud: cloudName, Service: firstSegment(hr.URL.Path), Operation: hr.Method + " " + hr.URL.Path, Mutating: hr.Method != http.MethodGet,
 			Params: paramText(hr, body)}
 		a, e := unserved(hr.Method, hr.URL.Path)
 		c.serve(rw, hr, a, &request{Call: call, cloud: c}, e)

@@ -138,6 +138,17 @@ func (s *iamService) live(key string) *account {
 	return nil
 }
 
+// memberAccount is the account, perhaps a deleted one, that a member of a policy stands for.
+func (s *iamService) memberAccount(member string) *account {
+	if _, uid, ok := strings.Cut(member, "?uid="); ok {
+		return s.st.Accounts[uid]
+	}
+	if email, ok := strings.CutPrefix(member, "serviceAccount:"); ok {
+		return s.live(email)
+	}
+	return nil
+}
+
 // usable is how the rest of GCP finds an account: a fresh one is not there for some seconds ("Creating service accounts: you
 // might have to wait"). A fault of kind hidden on service iam, operation ResolveServiceAccount, hides one from others alone.
 func (s *iamService) usable(email string) (ServiceAccount, bool) {

@@ -187,6 +187,9 @@ func TestServiceAccountsAndPolicies(t *testing.T) {
 		!slices.ContainsFunc(seen.Bindings, func(b *crm1.Binding) bool { return slices.Contains(b.Members, "deleted:"+member+"?uid="+sa.UniqueId) }) {
 		t.Fatalf("policy after the deletion: %+v, %v", seen, err)
 	}
+	if left := g.world.Residue("job_1"); len(left) != 1 || left[0].Kind != "iam-binding" {
+		t.Errorf("what the account left behind: %+v", left)
+	}
 	back, err := s.Projects.ServiceAccounts.Undelete("projects/-/serviceAccounts/"+sa.UniqueId, &iam.UndeleteServiceAccountRequest{}).Do()
 	if err != nil || back.RestoredAccount.Email != sa.Email {
 		t.Fatalf("undelete: %+v, %v", back, err)

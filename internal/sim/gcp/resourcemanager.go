@@ -133,14 +133,14 @@ func (m *resourceManager) Objects() []sim.Object {
 		p := m.st.Policies[project]
 		for _, b := range docs(p.Doc, "bindings") {
 			for _, member := range texts(b, "members") {
-				var parents []string
-				if email, ok := strings.CutPrefix(member, "serviceAccount:"); ok {
-					parents = append(parents, "projects/"+project+"/serviceAccounts/"+email)
-				}
-				o := sim.Object{Account: project, Kind: "iam-binding", ID: bindingID(project, str(b, "role"), member), Name: member, Parents: parents,
+				o := sim.Object{Account: project, Kind: "iam-binding", ID: bindingID(project, str(b, "role"), member), Name: member,
 					Pristine: m.first(project, str(b, "role"), member), Data: Doc{"role": b["role"], "member": member}}
+				// What is left of a deleted account in a policy is still its owner's.
+				if a := m.cloud.iam.memberAccount(member); a != nil {
+					o.Parents, o.Description = []string{a.path()}, str(a.Doc, "description")+" "+str(a.Doc, "displayName")
+				}
 				if cond := sub(b, "condition"); cond != nil {
-					o.Description = str(cond, "title") + " " + str(cond, "description")
+					o.Description += " " + str(cond, "title") + " " + str(cond, "description")
 				}
 				out = append(out, o)
 			}

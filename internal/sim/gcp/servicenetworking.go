@@ -116,14 +116,14 @@ func (s *serviceNetworking) Remove(id string) error {
 
 func (s *serviceNetworking) drop(network string) {
 	delete(s.st.Connections, network)
-	if res := s.cloud.compute.st.Resources[network]; res != nil {
+	if res := s.cloud.compute.at(network); res != nil {
 		s.cloud.compute.setPeering(res, producerPeering, nil, true)
 	}
 }
 
 // alive says whether a connection exists: its peering may have been removed, or the whole network.
 func (s *serviceNetworking) alive(c *connection) bool {
-	res := s.cloud.compute.st.Resources[c.Network]
+	res := s.cloud.compute.at(c.Network)
 	return res != nil && peeringOf(res, producerPeering) != nil
 }
 
@@ -159,7 +159,7 @@ func (s *serviceNetworking) network(r *request, text string) (string, error) {
 	if !s.cloud.hooksEnabled(p.ID, r.host()) {
 		return "", disabledService(r.api, p)
 	}
-	if s.cloud.compute.st.Resources[path] == nil {
+	if s.cloud.compute.at(path) == nil {
 		return "", refuse(404, "notFound", "Network '%s' not found.", text)
 	}
 	r.Touch(path)
@@ -275,7 +275,7 @@ func (s *serviceNetworking) carryOut(op *longOperation) {
 			c = nil
 		}
 	}
-	res := s.cloud.compute.st.Resources[op.Target]
+	res := s.cloud.compute.at(op.Target)
 	switch {
 	case res == nil:
 		op.fail(rpcNotFound, "Network "+op.Target+" not found.")
@@ -301,7 +301,7 @@ func (s *serviceNetworking) carryOut(op *longOperation) {
 func (s *serviceNetworking) connect(op *longOperation, res *Resource, c *connection) {
 	ranges := texts(op.Args, "ranges")
 	for _, name := range ranges {
-		a := s.cloud.compute.st.Resources["projects/"+op.Project+"/global/addresses/"+name]
+		a := s.cloud.compute.at("projects/" + op.Project + "/global/addresses/" + name)
 		if a == nil || str(a.Doc, "purpose") != "VPC_PEERING" || s.cloud.compute.networkOf(a) != op.Target {
 			op.fail(rpcInvalidArgument, fmt.Sprintf("Cannot find allocated IP range '%s' in network '%s'.", name, op.Target))
 			return

@@ -6,6 +6,12 @@ import "strings"
 var nouns = map[string]string{"backendBuckets": "BackendBucket", "externalVpnGateways": "ExternalVpnGateway", "targetSslProxies": "targetSslProxy", "disks": "disk",
 	"targetVpnGateways": "targetVpnGateway", "vpnGateways": "vpnGateway", "nodeGroups": "nodeGroup", "policies": "policy", "responsePolicies": "responsePolicy"}
 
+// firstSegment is what the books call the service of a path that is not simulated.
+func firstSegment(path string) string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return first
+}
+
 // unserved refuses a request for what is not simulated. An object of a kind that is not simulated cannot exist, so to read one
 // finds none, in the words of its service; everything else says that it is not simulated.
 func unserved(method, path string) (*api, *Error) {
