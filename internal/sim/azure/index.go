@@ -39,6 +39,10 @@ func (x *index) put(r *Resource) {
 	if k := x.cloud.kindOf(r.Type); !k.tracked || strings.Count(r.Type, "/") > 1 && !k.listed {
 		return
 	}
+	if old := x.entries()[key(r.ID)]; old != nil && !old.Gone && maps.Equal(old.Tags, r.Tags) && sameJSON(old.Top, r.Top) {
+		old.State = r.State
+		return
+	}
 	e := &indexEntry{ID: r.ID, Type: r.Type, Location: r.Location, Tags: r.Tags, Top: r.Top, State: r.State, Changed: x.cloud.World.Now(), Created: r.Created}
 	x.replace(e)
 }

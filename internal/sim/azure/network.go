@@ -100,6 +100,7 @@ func (c *Cloud) addNetwork() {
 	c.addSecurityGroups()
 	c.addRouteTables()
 	c.addPublicAddresses()
+	c.addPublicPrefixes()
 	c.addNATGateways()
 	c.addInterfaces()
 	c.addNetworkViews()

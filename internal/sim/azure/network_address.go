@@ -208,3 +208,55 @@ func (c *Cloud) addressFree(now *Resource, publicIP string) error {
 	}
 	return nil
 }
+
+const prefixType = "Microsoft.Network/publicIPPrefixes"
+
+// addPublicPrefixes adds ranges of public addresses, as NAT gateways take them.
+func (c *Cloud) addPublicPrefixes() {
+	c.addKind(c.networkKind(&kind{
+		typ: prefixType, zonal: true, model: func() any { return &armnetwork.PublicIPPrefix{} },
+		put: c.putPublicPrefix,
+		remove: func(_ *request, res *Resource) (outcome, error) {
+			if users := c.usersAt(res.ID); len(users) > 0 {
+				return outcome{}, refuseNetwork(http.StatusBadRequest, "InUsePrefixCannotBeDeleted", "Prefix %s is in use by resource %s and cannot be deleted.", res.ID, users[0])
+			}
+			return c.leaving(res, 10, 2*time.Second, 6*time.Second)
+		},
+		settled: func(_ *Operation, res *Resource) {
+			if !res.Properties.has("ipPrefix") {
+				h := c.World.ID("", 4, "0123456789")
+				res.Properties["ipPrefix"] = fmt.Sprintf("20.%d.%d.0/%d", 200+int(h[0]-'0'), int(h[1]-'0')*25+int(h[2]-'0'), int(res.Properties.num("prefixLength")))
+			}
+		},
+	}))
+}
+
+func (c *Cloud) putPublicPrefix(_ *request, now, old *Resource) (outcome, error) {
+	p := now.Properties
+	for _, name := range []string{"ipPrefix", "resourceGuid", "publicIPAddresses"} {
+		delete(p, name)
+	}
+	if now.Top.str("sku.name") == "" {
+		now.Top["sku"] = map[string]any{"name": "Standard", "tier": "Regional"}
+	}
+	now.Top.sub("sku").def("tier", "Regional")
+	p.def("publicIPAddressVersion", "IPv4")
+	p.def("ipTags", []any{})
+	if n := p.num("prefixLength"); p.str("publicIPAddressVersion") == "IPv4" && (n < 28 || n > 31) {
+		return outcome{}, refuseNetwork(http.StatusBadRequest, "InvalidPublicIPPrefixLength", "Prefix length %v of public IP prefix %s is not valid. It must be between 28 and 31.", n, now.ID)
+	}
+	if err := c.checkZones(now, old); err != nil {
+		return outcome{}, err
+	}
+	c.identify(now, old)
+	if old != nil {
+		if old.Properties.num("prefixLength") != p.num("prefixLength") {
+			return outcome{}, refuseNetwork(http.StatusBadRequest, "PublicIPPrefixLengthCannotBeChanged", "The prefix length of public IP prefix %s cannot be changed.", now.ID)
+		}
+		p["ipPrefix"] = old.Properties["ipPrefix"]
+	}
+	if unchanged(now, old) {
+		return nothingToDo, nil
+	}
+	return c.writing(now, 1, 2*time.Second, 5*time.Second)
+}

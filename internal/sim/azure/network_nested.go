@@ -3,6 +3,7 @@ package azure
 import (
 	"net/http"
 	"slices"
+	"time"
 )
 
 // nested says how a list in a resource's body stands for resources of their own below it.
@@ -50,17 +51,17 @@ func (c *Cloud) putNested(r *request, now *Resource, n nested) error {
 	r.nesting = true
 	defer func() { r.nesting = false }()
 	for i, item := range (doc{"list": given}).docs("list") {
-		if err := c.putOneNested(r, now, k, wanted[i], item); err != nil {
+		if err := c.putOneNested(r, now, k, wanted[i], item, i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Cloud) putOneNested(r *request, parent *Resource, k *kind, id string, item doc) error {
+func (c *Cloud) putOneNested(r *request, parent *Resource, k *kind, id string, item doc, position int) error {
 	old := c.find(id)
 	child := &Resource{ID: parent.ID + "/" + lastOf(k.typ) + "/" + item.str("name"), Type: k.typ, Name: item.str("name"), Properties: item.sub("properties").clone(),
-		Top: doc{}, State: stateUpdating, Etag: k.newEtag(c), Created: c.World.Now(), Changed: c.World.Now()}
+		Top: doc{}, State: stateUpdating, Etag: k.newEtag(c), Created: c.World.Now().Add(time.Duration(position)), Changed: c.World.Now()} // listed in the order of the body
 	if old != nil {
 		child.ID, child.Name, child.Created = old.ID, old.Name, old.Created
 	}

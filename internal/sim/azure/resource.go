@@ -287,6 +287,7 @@ func (c *Cloud) drop(r *Resource) {
 // touch gives a resource a new etag.
 func (c *Cloud) touch(r *Resource) {
 	r.Changed = c.World.Now()
+	c.index.put(r)
 	if r.Etag != "" {
 		r.Etag = c.kindOf(r.Type).newEtag(c)
 	}
