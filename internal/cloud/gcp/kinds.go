@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/api/compute/v1"
 
@@ -126,7 +127,7 @@ func (o object[T]) resource(p *Provider, r *pipeline.Run) pipeline.Resource {
 		p.await(r, o.id, op)
 		return pipeline.Seen{ID: o.id, Status: pipeline.Pending}, nil
 	}
-	x.Delete = func(ctx context.Context, id string) error { return o.delete(ctx, p, r, id) }
+	x.Delete = func(ctx context.Context, id string) error { return o.delete(ctx, p, r, x, id) }
 	return x
 }
 
@@ -171,13 +172,19 @@ func (o object[T]) taken(ctx context.Context, r *pipeline.Run, x pipeline.Resour
 // delete asks for the object's deletion. What became of an earlier one is told
 // first: a deletion can be accepted and fail later, such as of a network that a
 // firewall rule still names.
-func (o object[T]) delete(ctx context.Context, p *Provider, r *pipeline.Run, id string) error {
+func (o object[T]) delete(ctx context.Context, p *Provider, r *pipeline.Run, x pipeline.Resource, id string) error {
 	if u, ok := begun(r, id); ok && u.verb == "delete" {
 		if done, err := p.outcome(ctx, r, id, u); err != nil || !done {
 			return err
 		}
 	}
 	op, err := o.kind.remove(ctx, id)
+	if pipeline.Is(err, pipeline.NotFound) {
+		// Gone, or still being made: its insert may show later.
+		if s, aerr := p.absence(ctx, r, x, id, err); aerr == nil && s.Status == pipeline.Pending {
+			return pipeline.Wait(2*time.Second, "%s to show, so that it can be deleted (%s)", x, s.Reason)
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func withLog(text, log string) string {
 var (
 	consoleFailed   = regexp.MustCompile(`zopday bootstrap failed: ([^\r\n]*)`)
 	consoleComplete = "zopday bootstrap complete"
-	consoleDone     = regexp.MustCompile(`Cloud-init v\.[^\r\n]* finished at`)
+	consoleDone     = regexp.MustCompile(`Cloud-init v\.[^\r\n]* finished at|\[ *FAILED *\] Failed to start cloud-final`)
 )
 
 // probeConsole reads the serial console, which shows what cloud-init prints. Its
