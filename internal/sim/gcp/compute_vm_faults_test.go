@@ -135,3 +135,18 @@ func TestStateIsPlain(t *testing.T) {
 		t.Errorf("%d guests, %d groups", len(again.VM.Guests), len(again.VM.Groups))
 	}
 }
+
+// A group may fail to show an instance that it has.
+func TestHiddenGroupInstance(t *testing.T) {
+	t.Parallel()
+	g := managedGroupRig(t)
+	g.pool(2)
+	g.settle()
+	g.fault(sim.Fault{Kind: sim.FaultHidden, Match: "group-instance", Operation: "regionInstanceGroupManagers.listManagedInstances", Count: 1})
+	if got := g.managed(); len(got) != 0 {
+		t.Errorf("%d instances shown", len(got))
+	}
+	if got := g.managed(); len(got) != 2 {
+		t.Errorf("%d instances shown by the second read", len(got))
+	}
+}
