@@ -10,6 +10,7 @@ import (
 	"github.com/zopday/provisioner/internal/api"
 	"github.com/zopday/provisioner/internal/audit"
 	"github.com/zopday/provisioner/internal/cli"
+	"github.com/zopday/provisioner/internal/cloud/aws"
 	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/observe"
@@ -59,6 +60,7 @@ func useSimulated(c *server.Config, e cli.CloudEndpoint) error {
 	case job.AWS:
 		c.AWS = &server.AWS{
 			Endpoint: e.URL, AccessKey: env["AWS_ACCESS_KEY_ID"], SecretKey: env["AWS_SECRET_ACCESS_KEY"],
+			Others: []aws.Account{{Name: "partner", AccessKey: simPartnerKey, SecretKey: simSecretKey}},
 		}
 	case job.GCP:
 		c.GCP = &server.GCP{Endpoint: e.URL, Project: e.Account, Token: env["ZOPDAY_GCP_ACCESS_TOKEN"]}

@@ -25,9 +25,10 @@ import (
 // The credentials that are handed out for the simulated clouds, each for the
 // first of its accounts. AWS takes any secret.
 const (
-	simAccessKey = "AKIAIOSFODNN7EXAMPLE" //nolint:gosec // the example keys of AWS's own documentation
-	simSecretKey = "simulated-secret"
-	simToken     = "ya29.example" //nolint:gosec // opens nothing but a simulation
+	simAccessKey  = "AKIAIOSFODNN7EXAMPLE" //nolint:gosec // the example keys of AWS's own documentation
+	simPartnerKey = "AKIAI44QH8DHBEXAMPLE" //nolint:gosec // of the second account
+	simSecretKey  = "simulated-secret"
+	simToken      = "ya29.example" //nolint:gosec // opens nothing but a simulation
 )
 
 // simulation is the simulated clouds, served over HTTP.

@@ -53,6 +53,7 @@ type Config struct {
 // AWS is a fixed endpoint with fixed credentials.
 type AWS struct {
 	Endpoint, AccessKey, SecretKey string
+	Others                         []aws.Account // further cloud accounts, which hold peers
 }
 
 // GCP is a fixed endpoint of all services, with a fixed token.
@@ -201,7 +202,7 @@ func observed(m *observe.Metrics) observer {
 func openAWS(c Config, pace pipeline.Pace, o observer) cloud.Opener {
 	opts := aws.Options{Pace: pace, Logger: c.Log, Observe: o}
 	if c.AWS != nil {
-		opts.LoadConfig = aws.Static(c.AWS.Endpoint, c.AWS.AccessKey, c.AWS.SecretKey)
+		opts.LoadConfig = aws.Static(c.AWS.Endpoint, c.AWS.AccessKey, c.AWS.SecretKey, c.AWS.Others...)
 	}
 	return aws.New(opts)
 }
