@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zopday/provisioner/internal/sim"
+	"github.com/zopday/provisioner/internal/sim/gcp/schema"
 )
 
 // Compute is the simulated Compute Engine of all projects: every object is a [Resource], every change an [Operation].
@@ -262,6 +263,13 @@ func (e *Compute) SetState(id, state, code, message string) error {
 	}
 	if state == "" {
 		return fmt.Errorf("a %s has no state in which it fails; its operation fails", k.noun)
+	}
+	field := schema.APIs()["compute/v1"].Schemas[k.schema].Fields[k.stateField()]
+	switch {
+	case field == nil:
+		return fmt.Errorf("a %s has no states", k.noun)
+	case len(field.Enum) > 0 && !slices.Contains(field.Enum, state):
+		return fmt.Errorf("a %s is one of %s, not %q", k.noun, strings.Join(field.Enum, ", "), state)
 	}
 	res.Doc[k.stateField()] = state
 	return nil

@@ -283,6 +283,23 @@ func (g *rig) control(method, path, body string) map[string]any {
 	return out
 }
 
+func TestStatesFromOutside(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	subnet := g.subnet(g.network("shop"), "a", "10.0.0.0/24")
+	if _, err := g.world.SetObjectState(subnet, "DRAINING", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := g.compute().Subnetworks.Get(testProject, netRegion, "a").Do(); err != nil || s.State != "DRAINING" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for _, id := range []string{subnet, "projects/example-project/global/networks/shop", "projects/example-project/global/networks/none"} {
+		if _, err := g.world.SetObjectState(id, "BROKEN", "", ""); err == nil {
+			t.Errorf("%s can be BROKEN", id)
+		}
+	}
+}
+
 func TestObjectsFromOutside(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
