@@ -46,6 +46,7 @@ var rules = []rule{
 	{code: "*", saying: "cannot be found", class: pipeline.NotFound},
 	{code: "*", saying: "of type 'serviceaccount' was not found", class: pipeline.NotFound},
 	{code: "*", op: "*.setIamPolicy", saying: "does not exist", class: pipeline.NotFound},
+	{code: "*", op: "networks.removePeering", saying: "there is no peering", class: pipeline.NotFound},
 	{code: "*", saying: "is not ready", class: pipeline.Busy},
 	{code: "*", saying: "is already being used by", class: pipeline.Busy},
 	{code: "*", saying: "operation in progress", class: pipeline.Busy},

@@ -162,3 +162,11 @@ func TestAdoptNetwork(t *testing.T) {
 		t.Errorf("drift: %v", d)
 	}
 }
+
+// Credentials that are used in another project now are refused (F5).
+func TestAnotherProject(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, sim.Options{}, job.ModeCreate, plainSpec)
+	g.job.Config.InfraConfig.Account = "other-project"
+	g.refuses("cloudAccountId", "the credentials are used in project example-project now, and this job is in other-project")
+}

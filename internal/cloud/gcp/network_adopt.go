@@ -108,8 +108,8 @@ func (p *Provider) adoptedDrift(r *pipeline.Run, id string, net existingNetwork)
 			r.AddDrift(pipeline.Drift{Kind: kindSubnet, Key: base(subnet), ID: subnet, Attr: "range", Wanted: cidr, Seen: "gone"})
 		}
 	}
-	if mode := subnetMode(net.network); mode != "custom" && r.Job.Config.InfraConfig.NetworkID != id {
-		r.AddDrift(pipeline.Drift{Kind: kindNetwork, Key: "adopted", ID: id, Attr: "network", Wanted: r.Job.Config.InfraConfig.NetworkID, Seen: id})
+	if was := r.Job.Config.InfraConfig.NetworkID; was != id {
+		r.AddDrift(pipeline.Drift{Kind: kindNetwork, Key: "adopted", ID: id, Attr: "network", Wanted: was, Seen: id})
 	}
 }
 

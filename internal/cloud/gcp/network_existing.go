@@ -154,7 +154,37 @@ func (p *Provider) readNetwork(ctx context.Context, r *pipeline.Run) error {
 	for _, s := range subnets {
 		ic.PrivateSubnetIDs = append(ic.PrivateSubnetIDs, rel(s.SelfLink))
 	}
+	if ic.EgressIPs, err = p.existingEgress(ctx, net, subnets); err != nil {
+		return err
+	}
 	return r.Save(ctx)
+}
+
+// existingEgress are the addresses that machines of the subnets are seen with on
+// the internet; a caller that may not read them goes on without.
+func (p *Provider) existingEgress(ctx context.Context, net existingNetwork, subnets []*compute.Subnetwork) ([]string, error) {
+	var out []string
+	for _, x := range net.routers {
+		serves := slices.ContainsFunc(subnets, func(s *compute.Subnetwork) bool {
+			nat := net.nat(rel(s.SelfLink))
+			return nat != nil && slices.Contains(x.Nats, nat)
+		})
+		if !serves {
+			continue
+		}
+		id := rel(x.SelfLink)
+		status, err := send(ctx, p.compute.Routers.GetRouterStatus(projectOf(id), regionOf(id), x.Name))
+		if err != nil {
+			return nil, unless(err, pipeline.Denied, pipeline.NotFound, pipeline.Invalid)
+		}
+		if status.Result == nil {
+			continue
+		}
+		for _, nat := range status.Result.NatStatus {
+			out = append(out, slices.Concat(nat.AutoAllocatedNatIps, nat.UserAllocatedNatIps)...)
+		}
+	}
+	return out, nil
 }
 
 // extendNetwork makes a network job's own subnets, and their way out, in the

@@ -182,13 +182,23 @@ func TestForeignObjectsInTheNetwork(t *testing.T) {
 		{"a subnet", "subnetworks.insert", "subnetworks.delete",
 			map[string]any{"name": "theirs", "region": "europe-west1", "ipCidrRange": "192.168.7.0/24"}, map[string]any{"region": "europe-west1", "subnetwork": "theirs"},
 			"subnet projects/example-project/regions/europe-west1/subnetworks/theirs (192.168.7.0/24)"},
+		{"an address", "addresses.insert", "addresses.delete",
+			map[string]any{"name": "theirs", "region": testRegion, "addressType": "INTERNAL"}, map[string]any{"region": testRegion, "address": "theirs"},
+			"address projects/example-project/regions/us-central1/addresses/theirs"},
+		{"a route", "routes.insert", "routes.delete",
+			map[string]any{"name": "theirs", "destRange": "172.20.0.0/16", "nextHopGateway": "projects/example-project/global/gateways/default-internet-gateway"}, map[string]any{"route": "theirs"},
+			"route theirs (172.20.0.0/16)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			g := newRig(t, sim.Options{}, job.ModeCreate, plainSpec)
 			before := g.world.Snapshot()
 			g.up()
-			c.params["network"] = g.job.Config.InfraConfig.NetworkID
+			if c.operation == "addresses.insert" {
+				c.params["subnetwork"] = g.job.Config.InfraConfig.PrivateSubnetIDs[0]
+			} else {
+				c.params["network"] = g.job.Config.InfraConfig.NetworkID
+			}
 			g.invoke(testProject, "compute", c.operation, c.params)
 			g.world.Step(2 * time.Minute)
 			var blocked *pipeline.BlockedError

@@ -114,6 +114,9 @@ func TestVMsInAnExistingNetwork(t *testing.T) {
 			t.Parallel()
 			g := newRigFor(t, sim.Options{}, job.VM, job.ModeCreateInExisting, `{"pool":{"count":2},"existing":{"networkId":"hub","subnetIds":["`+c.subnet+`"]}}`)
 			g.hub(testProject, "10.40.0.0/16")
+			g.invoke(testProject, "compute", "routers.insert", map[string]any{"region": testRegion, "name": "theirs", "network": "projects/example-project/global/networks/hub",
+				"nats": []any{map[string]any{"name": "all", "natIpAllocateOption": "AUTO_ONLY", "sourceSubnetworkIpRangesToNat": "ALL_SUBNETWORKS_ALL_IP_RANGES"}}})
+			g.world.Step(2 * time.Minute)
 			before, since := g.world.Snapshot(), g.mark()
 			err := g.try(false, g.p.EnsureNetwork)
 			if c.says != "" {
@@ -127,6 +130,9 @@ func TestVMsInAnExistingNetwork(t *testing.T) {
 			}
 			if ids := g.job.Config.InfraConfig.PrivateSubnetIDs; len(ids) != 1 || ids[0] != "projects/example-project/regions/us-central1/subnetworks/hub-a" {
 				t.Errorf("learned %v", ids)
+			}
+			if ips := g.job.Config.InfraConfig.EgressIPs; len(ips) == 0 {
+				t.Error("the addresses of the NAT were not learned")
 			}
 			if err := g.try(true, g.p.RemoveNetwork); err != nil {
 				t.Fatal(err)

@@ -264,7 +264,7 @@ func (p *Provider) absence(ctx context.Context, r *pipeline.Run, x pipeline.Reso
 		return pipeline.Seen{ID: id, Status: pipeline.Pending, Reason: op.OperationType + " " + strings.ToLower(op.Status)}, nil
 	}
 	var failed *pipeline.CloudError
-	if errors.As(operationError(op), &failed) {
+	if op.OperationType == "insert" && errors.As(operationError(op), &failed) {
 		return p.failedToCome(r, x, id, failed), nil
 	}
 	return pipeline.Seen{}, missing
