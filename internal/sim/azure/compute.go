@@ -51,6 +51,12 @@ func (c *Cloud) addCompute() {
 var computeDialect = func() *dialect {
 	d := *armDialect
 	d.absent = func(*request) *Error { return entityNotFound() }
+	d.orphan = func(r *request, parent armID) *Error {
+		if r.cloud.find(groupID(parent.Subscription, parent.Group)) == nil {
+			return groupNotFound(parent.Group)
+		}
+		return parentNotFound(parent)
+	}
 	d.badBody = func(p bodyProblem) *Error {
 		e := refuse(http.StatusBadRequest, "BadRequest", "%s", p.text)
 		e.Target = p.path
@@ -102,11 +108,11 @@ func (c *Cloud) coresUsed(subscription, location string) (total int, families ma
 		if res.Location != location || !strings.EqualFold(subscriptionOf(res.ID), subscription) {
 			continue
 		}
-		switch {
-		case res.Type == vmType:
+		switch res.Type {
+		case vmType:
 			machines++
-			add(sizeOf(c, res), 1)
-		case res.Type == setType:
+			add(sizeOf(res), 1)
+		case setType:
 			sets++
 			if !flexible(res) {
 				add(res.Top.str("sku.name"), int(res.Top.num("sku.capacity")))

@@ -37,7 +37,7 @@ func (c *Cloud) listSKUs(r *request) (answer, error) {
 			continue
 		}
 		for _, name := range vmSizeNames {
-			all = append(all, skuDoc(findSize(name), l, r.subscription))
+			all = append(all, skuDoc(findSize(name), l))
 		}
 	}
 	size := len(all)
@@ -51,7 +51,7 @@ func (c *Cloud) listSKUs(r *request) (answer, error) {
 }
 
 // skuDoc is one line of the catalogue.
-func skuDoc(s *vmSize, l azureLocation, subscription string) map[string]any {
+func skuDoc(s *vmSize, l azureLocation) map[string]any {
 	zones, restrictions := []any{}, []any{}
 	for z := range l.zones {
 		zones = append(zones, strconv.Itoa(z+1))
@@ -134,15 +134,21 @@ func (c *Cloud) listImages(r *request, levels ...string) (answer, error) {
 	}
 	out := []any{}
 	base := "/Subscriptions/" + r.subscription + "/Providers/Microsoft.Compute/Locations/" + normalLocation(r.vars["location"]) + "/Publishers"
-	for _, word := range [][2]string{{"publisher", "/ArtifactTypes/VMImage/Offers"}, {"offer", "/Skus"}, {"sku", "/Versions"}} {
-		if slices.Contains(levels, word[0]) {
-			base += "/" + r.vars[word[0]] + word[1]
-		}
-	}
+	below := []string{"/ArtifactTypes/VMImage/Offers", "/Skus", "/Versions"}
+	base += strings.Join(slices.Concat(zip(path, below)...), "")
 	for _, n := range names {
 		out = append(out, map[string]any{"location": normalLocation(r.vars["location"]), "name": n, "id": base + "/" + n})
 	}
 	return plain(out), nil
+}
+
+// zip puts each of the names before what follows it in an ID.
+func zip(names, follow []string) [][]string {
+	out := make([][]string, len(names))
+	for i, n := range names {
+		out[i] = []string{"/", n, follow[i]}
+	}
+	return out
 }
 
 func (c *Cloud) getImage(r *request) (answer, error) {

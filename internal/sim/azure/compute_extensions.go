@@ -15,8 +15,10 @@ const (
 
 // addExtensions registers extensions. What they would do inside a machine is not simulated.
 func (c *Cloud) addExtensions() {
-	remove := func(_ *request, _ *Resource) (outcome, error) {
-		return outcome{status: http.StatusAccepted, takes: 20 * time.Second, state: stateDeleting, style: asyncLocation, empty: true}, nil
+	remove := func(retryAfter int) func(*request, *Resource) (outcome, error) {
+		return func(_ *request, _ *Resource) (outcome, error) {
+			return outcome{status: http.StatusAccepted, takes: 20 * time.Second, state: stateDeleting, style: asyncLocation, retryAfter: retryAfter, empty: true}, nil
+		}
 	}
 	c.addKind(&kind{typ: vmExtensionType, service: computeService, title: "VirtualMachineExtensions", versions: computeVersions, tracked: true, noEtag: true, says: computeDialect,
 		model: func() any { return &armcompute.VirtualMachineExtension{} }, patchModel: func() any { return &armcompute.VirtualMachineExtensionUpdate{} },
@@ -26,7 +28,7 @@ func (c *Cloud) addExtensions() {
 			}
 			return putExtension(now, old, 0)
 		},
-		mergePatch: true, remove: remove, polling: computePolling, stamped: true,
+		mergePatch: true, remove: remove(0), polling: computePolling, stamped: true,
 		missing: func(r *request) *Error {
 			return refuseARM(http.StatusNotFound, "ResourceNotFound", "The Resource '%s' under resource group '%s' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix",
 				strings.TrimPrefix(r.id.String(), groupID(r.id.Subscription, r.id.Group)+"/providers/"), r.id.Group)
@@ -34,11 +36,7 @@ func (c *Cloud) addExtensions() {
 	c.addKind(&kind{typ: setExtensionType, service: computeService, title: "VirtualMachineScaleSetExtensions", versions: computeVersions, noEtag: true, says: computeDialect,
 		model: func() any { return &armcompute.VirtualMachineScaleSetExtension{} }, patchModel: func() any { return &armcompute.VirtualMachineScaleSetExtensionUpdate{} },
 		put:        func(_ *request, now, old *Resource) (outcome, error) { return putExtension(now, old, 10) },
-		mergePatch: true, remove: func(r *request, res *Resource) (outcome, error) {
-			out, err := remove(r, res)
-			out.retryAfter = 10
-			return out, err
-		}, polling: computePolling, stamped: true, retryPoll: 37})
+		mergePatch: true, remove: remove(10), polling: computePolling, stamped: true, retryPoll: 37})
 }
 
 func putExtension(now, old *Resource, retryAfter int) (outcome, error) {

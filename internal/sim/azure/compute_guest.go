@@ -154,7 +154,7 @@ func (g *guests) stop(m *Guest, power string) {
 // bootCall is what faults of kind guest are matched with: the service compute, the operation Boot, and the machine's ID,
 // size, zone, subnet and tags.
 func (g *guests) bootCall(vm *Resource) *sim.Call {
-	text := []string{vm.ID, vm.Name, sizeOf(g.cloud, vm), vm.Location}
+	text := []string{vm.ID, vm.Name, sizeOf(vm), vm.Location}
 	for _, z := range vm.Top.strs("zones") {
 		text = append(text, vm.Location+"-"+z)
 	}

@@ -175,9 +175,10 @@ func (c *Cloud) power(r *request, vm *Resource, name string, takes time.Duration
 	switch name {
 	case "start":
 		if m.Power == "deallocated" || m.Power == "" {
-			if m.Doom = c.shortage(r.Call, vm.Location, first(vm.Top.strs("zones")), vm.ID, sizeOf(c, vm)); m.Doom != nil {
+			doom := c.shortage(r.Call, vm.Location, first(vm.Top.strs("zones")), vm.ID, sizeOf(vm))
+			if m.Doom = doom; doom != nil {
 				c.vmAfter(min(failTakes, takes-time.Second), vm, m, "doom")
-				return out, nil
+				break // the machine stays off
 			}
 		}
 		if m.Power != "running" {

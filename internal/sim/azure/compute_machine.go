@@ -16,7 +16,7 @@ const (
 )
 
 // sizeOf is the name of a machine's size. Instances of a uniform scale set have that of the set.
-func sizeOf(c *Cloud, vm *Resource) string {
+func sizeOf(vm *Resource) string {
 	if vm.Type == instanceType {
 		return vm.Top.str("sku.name")
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -38,7 +39,7 @@ func fillIn(t *testing.T, e exchange, n int) exchange {
 	if l := e.Response.Headers["location"]; l != "" {
 		e.Response.Headers["location"] = monitor(l)
 	}
-	if e.Request.Body == nil && e.Request.Method == "PUT" {
+	if e.Request.Body == nil && e.Request.Method == http.MethodPut {
 		if answer, ok := asDoc(e.Response.Body); ok && answer.str("type") != groupType {
 			e.Request.Body = answer.clone()
 			for _, k := range []string{"id", "name", "type", "etag", "instanceId"} {
@@ -167,4 +168,35 @@ var knownMachineDifferences = map[string]string{
 	"instanceId is ":                            "which of the machines made in excess stay is chance",
 	"name is vmss05702_":                        "as above",
 	"computerName is vmss05702":                 "as above",
+}
+
+// TestReplayMachineRefusals compares recorded refusals of Compute and identity that need no more than a resource group.
+func TestReplayMachineRefusals(t *testing.T) {
+	t.Parallel()
+	compared := 0
+	for file, numbers := range map[string][]int{
+		"compute":         {2, 3, 12, 16, 19},
+		"authorization":   {0, 1, 2, 3, 16},
+		"managedidentity": {0, 1, 2},
+	} {
+		tp := loadTape(t, "testdata/machines/errors/"+file+"-errors.json")
+		for _, n := range numbers {
+			e := tp.Exchanges[n]
+			e.N = n
+			p := newReplayer(t, tape{Service: "errors", Scenario: file})
+			if e.Code != "ResourceGroupNotFound" {
+				p.put(groupID(DefaultSubscription, segmentAfter(hostPart.ReplaceAllString(e.Request.URL, ""), "resourcegroups")), map[string]any{"location": "westus2"})
+			}
+			got := p.send(e.Request.Method, p.url(e.Request.URL), e.Request.Body, nil)
+			e.Response.Body, got.Body = maskPaths(t, e.Response.Body), maskPaths(t, got.Body)
+			p.compare(e, got)
+			for _, d := range p.diffs {
+				if !strings.Contains(d, "message is Principal ") { // as above
+					t.Error(d)
+				}
+			}
+			compared++
+		}
+	}
+	t.Logf("%d refusals compared", compared)
 }

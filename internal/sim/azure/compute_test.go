@@ -32,10 +32,6 @@ func (g *rig) compute() *armcompute.ClientFactory {
 	return must(armcompute.NewClientFactory(DefaultSubscription, cred, opt))(g.t)
 }
 
-func computePath(name string) string {
-	return "/subscriptions/" + DefaultSubscription + "/resourceGroups/rg/providers/Microsoft.Compute/" + name
-}
-
 // outbound gives subnet a of a network a NAT gateway.
 func (g *rig) outbound(network string) {
 	g.t.Helper()

@@ -208,7 +208,7 @@ func (c *Cloud) changeVM(r *request, now, old *Resource, m *Guest) (outcome, err
 		return outcome{}, notChangeable("osProfile.customData")
 	}
 	for _, path := range []string{"osProfile.computerName", "osProfile.adminUsername", "storageProfile.imageReference.publisher", "storageProfile.imageReference.offer",
-		"storageProfile.imageReference.sku", "virtualMachineScaleSet.id"} {
+		"storageProfile.imageReference.sku", "virtualMachineScaleSet.id", "priority"} {
 		if p.str(path) != "" && !strings.EqualFold(p.str(path), was.str(path)) {
 			return outcome{}, notChangeable(path)
 		}
@@ -220,7 +220,7 @@ func (c *Cloud) changeVM(r *request, now, old *Resource, m *Guest) (outcome, err
 	if e != nil {
 		return outcome{}, e
 	}
-	resized := !strings.EqualFold(size.Name, sizeOf(c, old))
+	resized := !strings.EqualFold(size.Name, sizeOf(old))
 	if resized {
 		if e := c.checkQuota(r, now.Location, size, 1); e != nil {
 			return outcome{}, e

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
-	"time"
 )
 
 const assignmentType = "Microsoft.Authorization/roleAssignments"
@@ -120,7 +119,7 @@ func (c *Cloud) alreadyAssigned(now *Resource, who, role string) error {
 	for _, res := range c.shelves[authorizationService].sorted() {
 		if res.Type == assignmentType && key(res.ID) != key(now.ID) && key(scopeOf(res.ID)) == scope &&
 			strings.EqualFold(res.Properties.str("principalId"), who) && strings.EqualFold(lastOf(res.Properties.str("roleDefinitionId")), lastOf(role)) {
-			return refuse(http.StatusConflict, "RoleAssignmentExists", "The role assignment already exists. The ID of the conflicting role assignment is %s.", strings.ReplaceAll(res.Name, "-", ""))
+			return refuse(http.StatusConflict, "RoleAssignmentExists", "The role assignment already exists.")
 		}
 	}
 	return nil
@@ -173,22 +172,4 @@ func between(text, from, to string) string {
 	}
 	value, _, _ := strings.Cut(rest, to)
 	return value
-}
-
-// permits says whether a principal has a role at a scope or above it, for long enough to matter: assignments take a while to
-// be honoured ("Troubleshoot Azure RBAC": up to ten minutes; here a few seconds).
-func (c *Cloud) permits(principalID, scope string, roles ...string) bool {
-	for _, a := range c.shelves[authorizationService].sorted() {
-		at := key(scopeOf(a.ID))
-		if a.Type != assignmentType || !strings.EqualFold(a.Properties.str("principalId"), principalID) || c.World.Now().Sub(a.Created) < 5*time.Second ||
-			at != key(scope) && !strings.HasPrefix(key(scope), at+"/") {
-			continue
-		}
-		for _, name := range roles {
-			if d, ok := c.roleByID(lastOf(a.Properties.str("roleDefinitionId"))); ok && strings.EqualFold(d.Name, name) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -25,9 +25,16 @@ func (c *Cloud) addIdentity() {
 	c.addKind(&kind{typ: identityType, service: identityService, versions: identityVersions, tracked: true, stateless: true, noEtag: true,
 		put: c.putIdentity, show: showIdentity})
 	c.addKind(&kind{typ: federationType, service: identityService, versions: identityVersions[1:], stateless: true, noEtag: true,
-		put: c.putFederation, show: showIdentity, missing: missingFederation})
+		put: c.putFederation, show: showIdentity, missing: missingFederation, says: federationDialect})
 	c.addRoles()
 }
+
+// federationDialect words a missing identity as private DNS does a missing zone.
+var federationDialect = func() *dialect {
+	d := *armDialect
+	d.orphan = privateDialect.orphan
+	return &d
+}()
 
 // putIdentity makes a user-assigned identity, at once.
 func (c *Cloud) putIdentity(_ *request, now, old *Resource) (outcome, error) {
