@@ -145,19 +145,26 @@ func (p *Provider) probeConsole(ctx context.Context, vm job.VMInfo, why string) 
 	case err != nil:
 		return cloud.Probe{}, err
 	}
-	text := printable(got.Contents)
+	return judgeConsole(got.Contents, why), nil
+}
+
+// judgeConsole is what a console's text says of the bootstrap; why is the reason
+// for which it is read.
+func judgeConsole(text, why string) cloud.Probe {
+	text = printable(text)
 	failed := consoleFailed.FindAllStringSubmatchIndex(text, -1)
 	complete := strings.LastIndex(text, consoleComplete)
+	end := "\n--- end of the console\n" + tail(text, bootstrap.ProbeOutputLimit)
 	switch {
 	case len(failed) > 0 && failed[len(failed)-1][0] > complete:
 		m := failed[len(failed)-1]
-		return cloud.Probe{State: cloud.ProbeFailed, Detail: text[m[2]:m[3]] + "\n--- end of the console\n" + tail(text, bootstrap.ProbeOutputLimit)}, nil
+		return cloud.Probe{State: cloud.ProbeFailed, Detail: text[m[2]:m[3]] + end}
 	case complete >= 0:
-		return cloud.Probe{State: cloud.ProbeReady}, nil
+		return cloud.Probe{State: cloud.ProbeReady}
 	case consoleDone.MatchString(text):
-		return cloud.Probe{State: cloud.ProbeFailed, Detail: "cloud-init is done, but the bootstrap left no result\n--- end of the console\n" + tail(text, bootstrap.ProbeOutputLimit)}, nil
+		return cloud.Probe{State: cloud.ProbeFailed, Detail: "cloud-init is done, but the bootstrap left no result" + end}
 	}
-	return cloud.Probe{State: cloud.ProbeRunning, Detail: fmt.Sprintf("%s; the last line of its console: %.200s", why, or(lastLine(text), "none"))}, nil
+	return cloud.Probe{State: cloud.ProbeRunning, Detail: fmt.Sprintf("%s; the last line of its console: %.200s", why, or(lastLine(text), "none"))}
 }
 
 var (
