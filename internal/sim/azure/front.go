@@ -201,6 +201,7 @@ func (c *Cloud) resolveLocked(r *request) func() (answer, error) {
 			if rt.kind != "" {
 				r.kind = c.kindOf(rt.kind)
 			}
+			r.Mutating = r.Mutating && !rt.read
 			return func() (answer, error) {
 				if len(rt.versions) > 0 && !slices.Contains(rt.versions, r.version) {
 					return answer{}, invalidVersion(r.version, rt.versions)
@@ -231,6 +232,7 @@ func (c *Cloud) resolveKind(r *request) func() (answer, error) {
 	}
 	r.id, r.kind, r.Service = id, k, k.service
 	r.Operation = k.title + "_" + r.verb()
+	r.Mutating = r.Mutating && !slices.Contains(k.reads, r.tail)
 	if res := c.find(r.id.prefix()); res != nil {
 		r.Region = res.Location
 	}

@@ -51,6 +51,8 @@ type kind struct {
 	guard func(r *request, id string) error
 	// actions are POSTs below a resource, by lower-case name; views are GETs below it.
 	actions, views map[string]func(r *request, res *Resource) (answer, error)
+	// reads are the actions that change nothing.
+	reads []string
 	// polling says what the URLs of operations look like; nil: as Microsoft.Network's.
 	polling func(op *Operation) (async, result string)
 	// retryPoll is the Retry-After of polls in seconds, 0 for the operation's own; stamped status documents carry name and times.

@@ -3,6 +3,7 @@ package azure
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ func (c *Cloud) addSecurityGroups() {
 			if l := c.usersAt(res.ID, subnetType); len(l) > 0 {
 				p["subnets"] = refList(l)
 			}
-			if l := c.usersAt(res.ID, nicType); len(l) > 0 {
+			if l := c.interfacesAt(res.ID); len(l) > 0 {
 				p["networkInterfaces"] = refList(l)
 			}
 		},
@@ -41,6 +42,17 @@ func (c *Cloud) addSecurityGroups() {
 		},
 		settled: func(_ *Operation, res *Resource) { c.settleTree(res) },
 	}))
+}
+
+// interfacesAt are the interfaces that refer to an ID, those of scale sets' instances included.
+func (c *Cloud) interfacesAt(id string) []string {
+	var out []string
+	for _, u := range c.usesOf(id) {
+		if lastOf(u.by.Type) == "networkInterfaces" && !slices.Contains(out, u.by.ID) {
+			out = append(out, u.by.ID)
+		}
+	}
+	return out
 }
 
 func (c *Cloud) putSecurityGroup(r *request, now, old *Resource) (outcome, error) {

@@ -12,7 +12,9 @@ type route struct {
 	// kind is the resource type that the route is about, if any; it is what permissions and throttling name.
 	kind     string
 	versions []string // empty: any
-	serve    func(r *request) (answer, error)
+	// read: a POST that changes nothing.
+	read  bool
+	serve func(r *request) (answer, error)
 }
 
 // handle registers routes.
