@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	cloudresourcemanager "google.golang.org/api/cloudresourcemanager/v3"
@@ -89,17 +90,19 @@ var (
 )
 
 // provider is the project of a cloud account in a region, with clients that are
-// not too old.
+// not too old. What says where and as whom is asked every time: another project
+// is another provider (failure kind F5), and credentials that were refused are
+// looked for afresh.
 func (c *Clouds) provider(ctx context.Context, account, region string) (*Provider, error) {
 	at := place{account, region}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.open[at]; p != nil && time.Since(p.since) < lifetime {
-		return p, nil
-	}
 	cfg, err := c.opts.LoadConfig(ctx, account, region)
 	if err != nil {
 		return nil, fmt.Errorf("configuration of Google Cloud for account %s: %w", account, err)
+	}
+	if p := c.open[at]; p != nil && time.Since(p.since) < lifetime && !p.refused.Load() && p.config.sameAs(cfg) {
+		return p, nil
 	}
 	lim := c.lims[account]
 	if lim == nil {
@@ -121,6 +124,7 @@ type Provider struct {
 	pace     pipeline.Pace
 	log      *slog.Logger
 	since    time.Time
+	refused  *atomic.Bool // the credentials were
 	config   Config
 	lookupNS func(ctx context.Context, zone string) ([]string, error)
 
@@ -148,7 +152,7 @@ const (
 
 func newProvider(cfg Config, o Options, lim *limits, region string) (*Provider, error) {
 	p := &Provider{
-		project: cfg.Project, region: region, pace: o.Pace, log: o.Logger, since: time.Now(),
+		project: cfg.Project, region: region, pace: o.Pace, log: o.Logger, since: time.Now(), refused: &atomic.Bool{},
 		config: cfg, lookupNS: o.LookupNS, numbers: map[string]string{},
 	}
 	wire := cfg.Wire
@@ -156,7 +160,7 @@ func newProvider(cfg Config, o Options, lim *limits, region string) (*Provider, 
 		wire = wireTransport()
 	}
 	options := func(service string) []option.ClientOption {
-		t := &transport{service: service, limits: lim, pace: o.Pace, observe: o.Observe, config: cfg, wire: wire}
+		t := &transport{service: service, limits: lim, pace: o.Pace, observe: o.Observe, config: cfg, refused: p.refused, wire: wire}
 		opts := []option.ClientOption{option.WithHTTPClient(&http.Client{Transport: t})}
 		if at := cfg.endpoint(service); at != "" {
 			opts = append(opts, option.WithEndpoint(at))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"strings"
@@ -34,6 +35,11 @@ type Config struct {
 
 	// Wire sends requests; nil is a transport with bounds on everything.
 	Wire http.RoundTripper
+}
+
+// sameAs reports whether two configurations speak of the same place.
+func (c Config) sameAs(o Config) bool {
+	return c.Project == o.Project && c.QuotaProject == o.QuotaProject && c.Endpoint == o.Endpoint && maps.Equal(c.Endpoints, o.Endpoints)
 }
 
 // endpoint is the base of a service's URLs as its client takes it; "" is the

@@ -54,7 +54,7 @@ func TestEverythingThatANetworkJobCanAskFor(t *testing.T) {
 		t.Errorf("more or less was changed than needed:\n%s", d)
 	}
 	ic := g.job.Config.InfraConfig
-	if len(ic.Peerings) != 1 || ic.Peerings[0].State != "ACTIVE" || ic.Peerings[0].Waiting != "" {
+	if len(ic.Peerings) != 1 || ic.Peerings[0].State != "ACTIVE" || len(ic.Peerings[0].CIDRs) != 1 || ic.Peerings[0].Waiting != "" {
 		t.Errorf("peerings: %+v", ic.Peerings)
 	}
 	if len(ic.DNSZones) != 2 || len(ic.DNSZones[0].NameServers) == 0 || !strings.HasPrefix(ic.DNSZones[0].Delegation, "not delegated: add NS records") || ic.DNSZones[1].Delegation != "" {

@@ -65,7 +65,7 @@ func (p *Provider) EnsurePeerings(ctx context.Context, r *pipeline.Run) error {
 func (p *Provider) recordPeerings(ctx context.Context, r *pipeline.Run, infos []job.PeeringInfo) error {
 	ic := &r.Job.Config.InfraConfig
 	if slices.EqualFunc(ic.Peerings, infos, func(a, b job.PeeringInfo) bool {
-		return a.ID == b.ID && a.State == b.State && a.Waiting == b.Waiting
+		return a.ID == b.ID && a.State == b.State && a.Waiting == b.Waiting && slices.Equal(a.CIDRs, b.CIDRs)
 	}) {
 		return nil
 	}
@@ -97,7 +97,8 @@ func (p *Provider) ensurePeering(ctx context.Context, r *pipeline.Run, i int, pe
 	}
 	if info.State = half.State; half.State == "ACTIVE" {
 		info.Waiting = ""
-		return info, nil
+		info.CIDRs, err = p.peerRanges(ctx, ours.to)
+		return info, err
 	}
 	if info.Waiting == "" {
 		return info, pipeline.Wait(5*time.Second, "peering %s to become active (%s)", ours.name, half.StateDetails)
@@ -106,6 +107,23 @@ func (p *Provider) ensurePeering(ctx context.Context, r *pipeline.Run, i int, pe
 		return info, pipeline.Fatal("not-accepted", fmt.Sprintf("peering %s is still inactive: %s", ours.name, info.Waiting), "Have it done, then retry.")
 	}
 	return info, pipeline.Wait(30*time.Second, "peering %s: %s", ours.name, info.Waiting)
+}
+
+// peerRanges are the ranges that a peering leads to; none if they are not ours to
+// read.
+func (p *Provider) peerRanges(ctx context.Context, network string) ([]string, error) {
+	all, err := p.subnetsOf(ctx, projectOf(network))
+	if err != nil {
+		return nil, unless(err, pipeline.Denied, pipeline.NotFound)
+	}
+	var out []string
+	for _, s := range all {
+		if rel(s.Network) == network {
+			out = append(out, s.IpCidrRange)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
 }
 
 // ensureCounterpart makes the other network's half, unless its owner has made

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -29,6 +30,7 @@ type transport struct {
 	pace    pipeline.Pace
 	observe func(service, op string, mutating bool, class pipeline.Class, d time.Duration)
 	config  Config
+	refused *atomic.Bool // set once the credentials were
 	wire    http.RoundTripper
 }
 
@@ -67,6 +69,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	var class pipeline.Class
 	if failed != nil {
 		class = failed.Class
+		if class == pipeline.Expired {
+			t.refused.Store(true)
+		}
 		span.SetStatus(codes.Error, string(class))
 		span.SetAttributes(attribute.String("zopday.class", string(class)), attribute.String("gcp.error_code", failed.Code))
 	}

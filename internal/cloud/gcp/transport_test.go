@@ -195,3 +195,42 @@ func TestFromEnvironment(t *testing.T) {
 		}
 	}
 }
+
+// Another project is another provider, and credentials that were refused are
+// looked for afresh; otherwise clients are kept.
+func TestClientsAreKept(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer good" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = w.Write([]byte(`{"name":"` + base(r.URL.Path) + `"}`))
+	}))
+	t.Cleanup(s.Close)
+	project, token := "one", "good"
+	c := New(Options{LoadConfig: func(ctx context.Context, account, region string) (Config, error) {
+		return Static(s.URL, project, token)(ctx, account, region)
+	}})
+	open := func() *Provider {
+		t.Helper()
+		p, err := c.provider(t.Context(), "default", testRegion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	first := open()
+	if who, err := first.Caller(t.Context()); who != "one" || err != nil || open() != first {
+		t.Errorf("%q, %v", who, err)
+	}
+	project, token = "two", "bad"
+	second := open()
+	if _, err := second.Caller(t.Context()); !pipeline.Is(err, pipeline.Expired) {
+		t.Errorf("got %v", err)
+	}
+	token = "good"
+	if who, err := open().Caller(t.Context()); who != "two" || err != nil {
+		t.Errorf("after the credentials were renewed: %q, %v", who, err)
+	}
+}
