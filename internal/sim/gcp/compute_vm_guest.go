@@ -17,8 +17,8 @@ type guestState struct {
 	// Next is the machine as it will be when the boot under way has ended.
 	Next  *guest.Machine
 	Boots int
-	// Since is when the system began to start.
-	Since time.Time
+	// Since is when the system began to start, Ended when its boot was over.
+	Since, Ended time.Time
 	// What faults of kind guest have done to it.
 	Dead, NoAgent, NoHealth bool
 	AgentLate               time.Duration
@@ -94,7 +94,7 @@ func (e *Compute) guestEvent(key string) {
 	case what == "begin":
 		e.beginBoot(res, g)
 	case g.Next != nil:
-		g.Machine, g.Next = g.Next, nil
+		g.Machine, g.Next, g.Ended = g.Next, nil, e.cloud.World.Now()
 	}
 }
 
@@ -238,9 +238,17 @@ func (e *Compute) console(res *Resource) string {
 	if e.cloud.World.Now().Before(g.Since.Add(initStart)) {
 		return b.String()
 	}
-	for _, file := range []string{"/var/log/cloud-init-output.log", guest.StartupLog} {
-		b.WriteString(g.Machine.Tail(file, 4000))
+	output := g.Machine.Tail("/var/log/cloud-init-output.log", 4000)
+	b.WriteString(output)
+	if g.Machine.CloudInit == "error" {
+		if strings.LastIndex(output, " finished at ") < strings.LastIndex(output, " running '") { // a fault has cut the log short
+			env := e.guestEnv(res)
+			env.Now = g.Since
+			b.WriteString(guest.FinalMessage(env, g.Ended.Sub(g.Since)))
+		}
+		b.WriteString("[FAILED] Failed to start cloud-final.service - Cloud-init: Final Stage.\n")
 	}
+	b.WriteString(g.Machine.Tail(guest.StartupLog, 4000))
 	fmt.Fprintf(&b, "\n%s %s ttyS0\n\n%s login: ", g.Image.system(), res.name(), res.name())
 	return b.String()
 }

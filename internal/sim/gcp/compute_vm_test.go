@@ -345,3 +345,42 @@ func TestInventory(t *testing.T) {
 		})
 	}
 }
+
+// However a boot ends, cloud-init says so on the console; one that hangs says nothing.
+func TestConsole(t *testing.T) {
+	t.Parallel()
+	const finished, failed = "Datasource DataSourceGCELocal.", "[FAILED] Failed to start cloud-final.service"
+	for _, tc := range []struct {
+		mode             string
+		finished, failed bool
+		text             string
+	}{
+		{"", true, false, " finished at "},
+		{"cloud_init", true, true, "E: Unable to locate package docker-ce"},
+		{"no_egress", true, true, "Failed to run part-001"},
+		{"sentinel", false, false, "running 'modules:final'"},
+		{"boot", false, false, "Kernel panic"},
+	} {
+		t.Run(tc.mode, func(t *testing.T) {
+			t.Parallel()
+			g := newRig(t)
+			g.vpc("10.40.0.0/24", true)
+			if tc.mode != "" {
+				g.fault(sim.Fault{Kind: sim.FaultGuest, Mode: tc.mode, Match: "web-1", Log: "E: Unable to locate package docker-ce"})
+			}
+			g.fine(g.compute().Instances.Insert(testProject, testZone, vm("web-1")).Do())
+			g.world.Step(30 * time.Minute)
+			out, err := g.compute().Instances.GetSerialPortOutput(testProject, testZone, "web-1").Do()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(out.Contents, finished) != tc.finished || strings.Contains(out.Contents, failed) != tc.failed || !strings.Contains(out.Contents, tc.text) {
+				t.Errorf("console:\n%s", out.Contents)
+			}
+			rest, err := g.compute().Instances.GetSerialPortOutput(testProject, testZone, "web-1").Start(out.Next).Do()
+			if err != nil || rest.Contents != "" {
+				t.Errorf("from the end on: %q, %v", rest.Contents, err)
+			}
+		})
+	}
+}

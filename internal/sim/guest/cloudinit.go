@@ -61,8 +61,13 @@ func (m *Machine) Boot(userData []byte, env Env) time.Duration {
 	}
 	result, _ := json.Marshal(map[string]any{"v1": map[string]any{"datasource": env.datasource(), "errors": b.errs}}) // plain text always encodes
 	m.write(resultFile, string(result)+"\n", 0o644)
-	m.append(outputLog, fmt.Sprintf("Cloud-init v. 25.3 finished. Up %.2f seconds\n", s.spent.Seconds()))
+	m.append(outputLog, FinalMessage(env, s.spent))
 	return s.spent
+}
+
+// FinalMessage is what cloud-init says last, however it ended ("final_message", cloud-init documentation).
+func FinalMessage(env Env, took time.Duration) string {
+	return fmt.Sprintf("Cloud-init v. 25.3 finished at %s. Datasource %s.  Up %.2f seconds\n", env.Now.Add(took).UTC().Format(time.RFC1123Z), env.datasource(), took.Seconds())
 }
 
 type bootRun struct {
