@@ -174,3 +174,30 @@ func TestScanWithoutDNS(t *testing.T) {
 		t.Errorf("what could not be looked at is taken for gone: %v", err)
 	}
 }
+
+// A tier that is added after the network was made goes into the same range; what
+// is there stays as it is.
+func TestTierIsAdded(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, sim.Options{}, job.ModeCreate, `{"network":{"nat":"none","secondaryRanges":[{"name":"pods"}]}}`)
+	g.check()
+	g.up()
+	before := *g.job.Config.InfraConfig.NetworkPlan
+	g.invoke(testProject, "compute", "networks.insert", map[string]any{"name": "late", "autoCreateSubnetworks": false})
+	g.invoke(testProject, "compute", "subnetworks.insert", map[string]any{"region": testRegion, "name": "late", "network": "projects/example-project/global/networks/late", "ipCidrRange": before.CIDR})
+	g.world.Step(2 * time.Minute)
+	g.job.Config.Spec = []byte(`{"network":{"nat":"none","subnets":["public","private","database"],"secondaryRanges":[{"name":"pods"}]}}`)
+	g.another()
+	if bad := g.check(); len(bad) > 0 {
+		t.Errorf("checks: %+v", bad)
+	}
+	since := g.mark()
+	g.up()
+	if _, changes := g.calls(since); changes["subnetworks.insert"] != 1 || sum(changes) != 1 {
+		t.Errorf("changed %v", changes)
+	}
+	after := g.job.Config.InfraConfig.NetworkPlan
+	if after.CIDR != before.CIDR || after.SecondaryRanges[0] != before.SecondaryRanges[0] || len(after.Subnets) != 3 {
+		t.Errorf("the plan was %+v and is %+v", before, after)
+	}
+}

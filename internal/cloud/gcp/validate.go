@@ -68,6 +68,8 @@ func (c *checker) forVMs(ctx context.Context) error {
 	if c.r.Job.Mode == job.ModeAdopt {
 		return c.vm(ctx)
 	}
+	c.labels()
+	c.names("", "private", "router", "nat", "nat-address", "firewall-deny")
 	if err := c.place(ctx); err != nil {
 		return err
 	}

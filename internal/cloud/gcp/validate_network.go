@@ -15,7 +15,7 @@ import (
 )
 
 // network lays the job's network out clear of what is in use, and records the
-// plan. A plan that something was made by is kept.
+// plan. The ranges of a plan that something was made by stay.
 func (c *checker) network(ctx context.Context) error {
 	const check, field = "address plan", "config.spec.network.cidr"
 	if c.spec.NAT == job.NATPerZone {
@@ -25,17 +25,20 @@ func (c *checker) network(ctx context.Context) error {
 	if err != nil || !fine {
 		return err
 	}
-	if c.ic.NetworkPlan != nil && c.begun() {
-		c.ok(check, "%s, as it was made", c.ic.NetworkPlan.CIDR)
-		return nil
+	spec, begun := c.spec, c.ic.NetworkPlan != nil && c.begun()
+	if begun {
+		spec = pinned(spec, c.ic.NetworkPlan)
 	}
 	plan, bad := cidr.Plan(cidr.For(job.GCP), cidr.Request{
-		CIDR: c.spec.CIDR, Secondary: c.spec.SecondaryCIDRs, Tiers: c.spec.Subnets, Ranges: c.spec.SecondaryRanges,
-		PrivateServices: c.spec.PrivateServices, InUse: used,
+		CIDR: spec.CIDR, Secondary: spec.SecondaryCIDRs, Tiers: spec.Subnets, Ranges: spec.SecondaryRanges,
+		PrivateServices: spec.PrivateServices, InUse: used,
 	})
 	if bad != nil {
 		c.fails(check, bad.Field, bad.Message, bad.Fix)
 		return nil
+	}
+	if begun {
+		plan.Notes = c.ic.NetworkPlan.Notes
 	}
 	if c.r.Mode != pipeline.Verify {
 		c.ic.NetworkPlan = plan
@@ -46,6 +49,26 @@ func (c *checker) network(ctx context.Context) error {
 	}
 	c.ok(check, "%s", message)
 	return nil
+}
+
+// pinned is a request in which what was proposed before is asked for: the ranges
+// of what has been made stay, whatever else is free by now.
+func pinned(spec job.NetworkSpec, plan *job.NetworkPlan) job.NetworkSpec {
+	if spec.CIDR == "" {
+		spec.CIDR = plan.CIDR
+	}
+	spec.SecondaryRanges = slices.Clone(spec.SecondaryRanges)
+	for i, want := range spec.SecondaryRanges {
+		for _, had := range plan.SecondaryRanges {
+			if want.CIDR == "" && had.Name == want.Name {
+				spec.SecondaryRanges[i].CIDR = had.CIDR
+			}
+		}
+	}
+	if spec.PrivateServices != nil && spec.PrivateServices.CIDR == "" && plan.PrivateServices != "" {
+		spec.PrivateServices = &job.PrivateServices{CIDR: plan.PrivateServices}
+	}
+	return spec
 }
 
 // begun reports whether anything of the plan is there already.
