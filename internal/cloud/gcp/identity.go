@@ -158,12 +158,12 @@ func (p *Provider) readPolicy(ctx context.Context) (*cloudresourcemanager.Policy
 }
 
 // binding is that the project's policy gives the VMs' account its role. It has
-// neither an ID nor marks: the account's address, which holds a hash of the job,
-// tells that it is ours.
+// neither an ID of Google's nor marks: the account's address, which holds a hash
+// of the job, tells that it is ours.
 func (p *Provider) binding(r *pipeline.Run) pipeline.Resource {
 	email := p.accountEmail(r)
-	id := vmRole + " of " + email
-	x := pipeline.Resource{Kind: kindBinding, Key: bindingKey, Name: id}
+	id := "projects/" + p.project + "/iamBindings/" + vmRole + "/serviceAccount:" + email
+	x := pipeline.Resource{Kind: kindBinding, Key: bindingKey, Name: vmRole + " of " + email}
 	x.Get = func(ctx context.Context, _ string) (pipeline.Seen, error) {
 		policy, err := lookup.Once(ctx, "policy of the project", p.readPolicy)
 		if err != nil {
@@ -174,7 +174,7 @@ func (p *Provider) binding(r *pipeline.Run) pipeline.Resource {
 				return pipeline.Seen{ID: id, Owner: r.Job.ID, Status: pipeline.Ready}, nil
 			}
 		}
-		return pipeline.Seen{}, absent(serviceCRM, "projects.getIamPolicy", id)
+		return pipeline.Seen{}, absent(serviceCRM, "projects.getIamPolicy", x.Name)
 	}
 	x.Find = func(ctx context.Context) ([]pipeline.Seen, error) { return found(x.Get(ctx, id)) }
 	x.Create = func(ctx context.Context, _ string) (pipeline.Seen, error) {

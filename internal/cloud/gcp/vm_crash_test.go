@@ -142,7 +142,7 @@ func (g vmRig) onceEach() {
 		switch o.Kind {
 		case "instance":
 			machines++
-		case "disk", "iam-binding": // they come with others, or have no ID of the cloud's
+		case "disk": // it comes with its VM
 		default:
 			if !ledger[o.ID] && g.infra().ScalingGroupID == "" {
 				g.Errorf("%s %s is not in the ledger", o.Kind, o.ID)
