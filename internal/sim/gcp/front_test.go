@@ -3,8 +3,10 @@ package gcp
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,7 +159,7 @@ func TestFrontRefusals(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	post := func(body, token string) (int, string) {
-		r, err := http.NewRequest(http.MethodPost, g.url+"/compute/v1/projects/example-project/global/networks", stringsReader(body))
+		r, err := http.NewRequest(http.MethodPost, g.url+"/compute/v1/projects/example-project/global/networks", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,8 +185,23 @@ func TestFrontRefusals(t *testing.T) {
 		{"legacy network", `{"name":"a"}`, "ya29.example", 400, `Legacy networks`},
 	} {
 		status, body := post(c.body, c.token)
-		if status != c.status || !contains(body, c.want) {
+		if status != c.status || !strings.Contains(body, c.want) {
 			t.Errorf("%s: %d %s; want %d and %q", c.name, status, body, c.status, c.want)
 		}
 	}
+}
+
+// do sends a request and answers status and body.
+func do(t *testing.T, r *http.Request) (int, string) {
+	t.Helper()
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
 }
