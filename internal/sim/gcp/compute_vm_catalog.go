@@ -57,7 +57,7 @@ func (t machineType) arch() string {
 	return "X86_64"
 }
 
-// boots says whether a machine of this type can have disks of a type.
+// takes says whether machines of this type can have disks of a type.
 func (t machineType) takes(diskType string) bool {
 	if t.family.disks == nil {
 		return slices.Contains(persistentDisks, diskType)

@@ -34,8 +34,8 @@ const (
 	longestBoot = 20 * time.Minute
 )
 
-// bootCall is what faults of kind guest are matched with: the service compute, the operation Boot, and the instance's name,
-// path, machine type, zone, subnetwork, labels and tags.
+// bootCall is what faults of kind guest are matched with: the service compute, the operation Boot, and the instance's path, machine
+// type, subnetwork, labels and tags.
 func bootCall(res *Resource) *sim.Call {
 	text := []string{res.Path, str(res.Doc, "machineType"), str(res.Doc, "description")}
 	for _, n := range docs(res.Doc, "networkInterfaces") {

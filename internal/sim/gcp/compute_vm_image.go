@@ -73,7 +73,7 @@ func (p publicImage) doc() Doc {
 		"guestOsFeatures": []any{Doc{"type": "VIRTIO_SCSI_MULTIQUEUE"}, Doc{"type": "UEFI_COMPATIBLE"}, Doc{"type": "GVNIC"}}}
 	if p.deprecated {
 		newest, _ := publicImageBy(p.project, "", p.family) // every family has a newest image
-		d["deprecated"] = Doc{"state": "DEPRECATED", "replacement": selfLink(newest.path()), "deprecated": imageVersion[1:5] + "-" + imageVersion[5:7] + "-" + imageVersion[7:] + "T04:30:00.000-08:00"}
+		d["deprecated"] = Doc{"state": "DEPRECATED", "replacement": selfLink(newest.path()), "deprecated": str(newest.doc(), "creationTimestamp")}
 	}
 	return d
 }
@@ -187,6 +187,10 @@ func (e *Compute) image(project, field, link string) (Doc, error) {
 	}
 	if res.Making {
 		return nil, notReady(res.Path)
+	}
+	// Deprecated images can still be used, obsolete and deleted ones cannot ("Deprecate a custom image").
+	if state := str(sub(res.Doc, "deprecated"), "state"); state == "OBSOLETE" || state == "DELETED" {
+		return nil, invalidField(field, link, "The referenced image resource is "+strings.ToLower(state)+" and cannot be used.")
 	}
 	return e.shown(res), nil
 }

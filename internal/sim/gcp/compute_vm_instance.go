@@ -206,10 +206,7 @@ func fillInstance(doc Doc) {
 	}
 	s := subOf(doc, "scheduling")
 	setDefault(s, "provisioningModel", "STANDARD")
-	spot := str(s, "provisioningModel") == "SPOT" || truth(s, "preemptible")
-	setDefault(s, "preemptible", spot)
-	setDefault(s, "automaticRestart", !spot)
-	setDefault(s, "onHostMaintenance", map[bool]string{true: "TERMINATE", false: "MIGRATE"}[spot])
+	fillScheduling(s)
 	sh := subOf(doc, "shieldedInstanceConfig")
 	setDefault(sh, "enableSecureBoot", false)
 	setDefault(sh, "enableVtpm", true)
@@ -218,6 +215,14 @@ func fillInstance(doc Doc) {
 	m["kind"], m["fingerprint"] = "compute#metadata", fingerprint(m["items"])
 	tags := subOf(doc, "tags")
 	tags["fingerprint"] = fingerprint(tags["items"])
+}
+
+// fillScheduling fills in what follows from whether a machine may be taken away at any time.
+func fillScheduling(s Doc) {
+	spot := str(s, "provisioningModel") == "SPOT" || truth(s, "preemptible")
+	setDefault(s, "preemptible", spot)
+	setDefault(s, "automaticRestart", !spot)
+	setDefault(s, "onHostMaintenance", map[bool]string{true: "TERMINATE", false: "MIGRATE"}[spot])
 }
 
 // subOf is an object in a document, made if it is not there.

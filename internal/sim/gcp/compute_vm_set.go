@@ -126,14 +126,14 @@ func setTags(_ *Compute, r *request, _ *Resource, doc Doc) error {
 // mustBeStopped refuses what only a stopped instance lets change ("Edit the machine type of a compute instance").
 func mustBeStopped(res *Resource) error {
 	if str(res.Doc, "status") != "TERMINATED" {
-		return refuse(400, "resourceNotReady", "Instance is starting. Please stop the instance '%s' before changing this.", res.Path)
+		return refuse(400, "badRequest", "The instance '%s' must be stopped before this can be changed.", res.Path)
 	}
 	return nil
 }
 
 func setMachineType(e *Compute, r *request, res *Resource, doc Doc) error {
-	if str(res.Doc, "status") != "TERMINATED" {
-		return refuse(400, "badRequest", "Machine type cannot be changed unless the instance is stopped.")
+	if err := mustBeStopped(res); err != nil {
+		return err
 	}
 	zone := segmentAfter(res.Path, "zones")
 	t, err := e.checkMachineType(res.project(), zone, r.Body)

@@ -62,11 +62,7 @@ func (e *Compute) prepareTemplate(r *request, _ string, doc Doc) error {
 	}
 	m := subOf(p, "metadata")
 	m["kind"], m["fingerprint"] = "compute#metadata", fingerprint(m["items"])
-	s := subOf(p, "scheduling")
-	spot := str(s, "provisioningModel") == "SPOT" || truth(s, "preemptible")
-	setDefault(s, "preemptible", spot)
-	setDefault(s, "automaticRestart", !spot)
-	setDefault(s, "onHostMaintenance", map[bool]string{true: "TERMINATE", false: "MIGRATE"}[spot])
+	fillScheduling(subOf(p, "scheduling"))
 	return nil
 }
 
