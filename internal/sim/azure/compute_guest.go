@@ -38,6 +38,12 @@ type Guest struct {
 	Launch int
 }
 
+// A Reservation keeps an interface for a machine for a while.
+type Reservation struct {
+	Machine string
+	Until   time.Time
+}
+
 // How long the parts of a boot take, from the state running on.
 const (
 	initStart  = 10 * time.Second // until cloud-init has the custom data
@@ -59,6 +65,8 @@ type guestsState struct {
 	Sets   map[string]*ScaleSet // by key of the set's ID
 	// Ends says how the scripts that are running will end.
 	Ends map[string]string
+	// Reserved are interfaces of machines that got no host, by key of their ID.
+	Reserved map[string]Reservation
 }
 
 func newGuests(c *Cloud) *guests {
@@ -78,7 +86,7 @@ func (g *guests) State() any { return &g.state }
 
 // Reset implements sim.Service.
 func (g *guests) Reset() {
-	g.state = guestsState{Guests: map[string]*Guest{}, Runs: map[string]*Run{}, Sets: map[string]*ScaleSet{}, Ends: map[string]string{}}
+	g.state = guestsState{Guests: map[string]*Guest{}, Runs: map[string]*Run{}, Sets: map[string]*ScaleSet{}, Ends: map[string]string{}, Reserved: map[string]Reservation{}}
 }
 
 // Objects implements sim.Service: the machines themselves are objects of Compute.

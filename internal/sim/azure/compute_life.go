@@ -35,6 +35,7 @@ func (c *Cloud) vmEvent(key string) {
 	}
 	switch parts[1] {
 	case "doom":
+		c.reserve(vm)
 		c.failMachine(vm, m.Doom)
 	case "allocate":
 		c.allocate(vm, m)
@@ -93,6 +94,30 @@ func (c *Cloud) failMachine(vm *Resource, e *Error) {
 	// The machine is there: it was just found.
 	_ = s.SetState(vm.ID, stateFailed, e.Code, e.Message)
 	c.memberDone(vm, e)
+}
+
+// reservedFor is how long an interface stays reserved for a machine that got no host.
+const reservedFor = 180 * time.Second
+
+// reserve keeps the interfaces of a machine that got no host: for a while nobody else gets them, nor can they be deleted, which
+// is what the error NicReservedForAnotherVm says.
+func (c *Cloud) reserve(vm *Resource) {
+	for _, nic := range c.nicsOf(vm) {
+		c.guests.state.Reserved[key(nic.ID)] = Reservation{Machine: vm.ID, Until: c.World.Now().Add(reservedFor)}
+	}
+}
+
+// reservedNIC refuses the use or the deletion of an interface that is reserved for another machine.
+func (c *Cloud) reservedNIC(nic, machine string) *Error {
+	r, ok := c.guests.state.Reserved[key(nic)]
+	if !ok || strings.EqualFold(r.Machine, machine) {
+		return nil
+	}
+	if !c.World.Now().Before(r.Until) {
+		delete(c.guests.state.Reserved, key(nic))
+		return nil
+	}
+	return refuseNetwork(http.StatusBadRequest, "NicReservedForAnotherVm", "Nic(s) in request is reserved for another Virtual Machine for 180 seconds. Please provide another nic(s) or retry after 180 seconds. Reserved VM: %s", r.Machine)
 }
 
 // plugIn makes the network interfaces that a machine only describes, and says in the machine which they are.

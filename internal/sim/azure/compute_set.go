@@ -94,11 +94,12 @@ func (c *Cloud) putSet(r *request, now, old *Resource) (outcome, error) {
 	kept := c.keptOf(now)
 	given := secretsOf(now.Properties.sub("virtualMachineProfile.osProfile"))
 	c.fillSet(r, now, size, image)
-	if old != nil && (given != "" && given != kept.CustomData || modelChanged(now, old)) {
-		c.newModel(now, old, kept)
-	}
+	changed := given != "" && given != kept.CustomData
 	if given != "" {
 		kept.CustomData = given
+	}
+	if old != nil && (changed || modelChanged(now, old)) {
+		c.newModel(now, kept)
 	}
 	kept.Failed, kept.Doom, kept.Scaling = nil, doom, true
 	out := outcome{state: stateCreating, takes: allocateTakes + provisionLimit + 5*time.Minute, style: asyncHeader, retryAfter: 10}
@@ -165,34 +166,68 @@ func modelChanged(now, old *Resource) bool {
 		!reflect.DeepEqual(now.Properties.sub("virtualMachineProfile").clone(), old.Properties.sub("virtualMachineProfile").clone())
 }
 
-// newModel notes that the model of the machines has changed. The mode Automatic brings all of them up to it at once; a new
-// image means a new system ("Upgrade policy modes for Virtual Machine Scale Sets").
-func (c *Cloud) newModel(now, old *Resource, kept *ScaleSet) {
+// newModel notes that the model of the machines has changed. The mode Automatic brings all of them up to it at once ("Upgrade
+// policy modes for Virtual Machine Scale Sets").
+func (c *Cloud) newModel(now *Resource, kept *ScaleSet) {
 	kept.Model++
 	if flexible(now) || !strings.EqualFold(now.Properties.str("upgradePolicy.mode"), "Automatic") {
 		return
 	}
-	const image = "virtualMachineProfile.storageProfile.imageReference"
-	fresh := !reflect.DeepEqual(now.Properties.sub(image).clone(), old.Properties.sub(image).clone())
 	for _, vm := range c.membersOf(now) {
-		c.bringUp(now, vm, kept, fresh)
+		c.bringUp(now, vm, kept, false)
 	}
 }
 
-// bringUp applies the latest model to an instance.
+// bringUp applies the latest model to an instance. A new image means a new system; other custom data takes effect only when
+// the system is installed anew.
 func (c *Cloud) bringUp(set, vm *Resource, kept *ScaleSet, reinstall bool) {
 	kept.Applied[key(vm.ID)] = kept.Model
+	c.rejoin(set, vm)
 	m := c.guests.of(vm.ID)
-	if !reinstall || m == nil {
+	image, version, e := findImage(set.Properties.sub("virtualMachineProfile.storageProfile.imageReference"))
+	if m == nil || e != nil {
 		return
 	}
-	m.CustomData = kept.CustomData
-	if image, _, e := findImage(set.Properties.sub("virtualMachineProfile.storageProfile.imageReference")); e == nil {
-		m.Image = image.Publisher + ":" + image.Offer + ":" + image.SKU
+	name := image.Publisher + ":" + image.Offer + ":" + image.SKU
+	if !reinstall && name == m.Image {
+		return
 	}
-	m.Machine = nil
+	m.CustomData, m.Image, m.Machine = kept.CustomData, name, nil
+	ref := set.Properties.sub("virtualMachineProfile.storageProfile.imageReference").clone()
+	ref["exactVersion"] = version
+	vm.Properties.sub("storageProfile")["imageReference"] = map[string]any(ref)
 	if m.Power == "running" {
 		c.guests.boot(vm, m)
+	}
+}
+
+// rejoin lets the interfaces of a uniform set's instance be in the pools and behind the security group of the latest model.
+func (c *Cloud) rejoin(set, vm *Resource) {
+	if vm.Type != instanceType {
+		return
+	}
+	for _, cfg := range set.Properties.docs("virtualMachineProfile.networkProfile.networkInterfaceConfigurations") {
+		nic := c.find(vm.ID + "/networkInterfaces/" + cfg.str("name"))
+		if nic == nil {
+			continue
+		}
+		take(nic.Properties, cfg.sub("properties"), "networkSecurityGroup")
+		for _, ip := range cfg.docs("properties.ipConfigurations") {
+			for _, has := range nic.Properties.docs("ipConfigurations") {
+				if has.str("name") == ip.str("name") {
+					take(has.sub("properties"), ip.sub("properties"), "loadBalancerBackendAddressPools")
+				}
+			}
+		}
+		c.touch(nic)
+	}
+}
+
+// take copies a member, or its absence.
+func take(into, from doc, name string) {
+	delete(into, name)
+	if v, ok := from.clone()[name]; ok {
+		into[name] = v
 	}
 }
 

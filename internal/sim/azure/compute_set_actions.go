@@ -82,7 +82,7 @@ func (c *Cloud) upgradeInstances(r *request, set *Resource) (answer, error) {
 	}
 	kept := c.keptOf(set)
 	for _, vm := range members {
-		c.bringUp(set, vm, kept, kept.Applied[key(vm.ID)] != kept.Model)
+		c.bringUp(set, vm, kept, false)
 	}
 	return c.setOperation(r, set, "manualUpgrade", 60*time.Second), nil
 }

@@ -255,6 +255,7 @@ func (c *Cloud) fillSet(r *request, now *Resource, size *vmSize, image *imageSKU
 	}
 	for _, x := range profile.docs("extensionProfile.extensions") {
 		if x.sub("properties") != nil {
+			delete(x.sub("properties"), "protectedSettings")
 			x.sub("properties").def("autoUpgradeMinorVersion", false)
 			x.sub("properties").def("settings", map[string]any{})
 		}

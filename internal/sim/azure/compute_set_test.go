@@ -329,3 +329,60 @@ func TestAutomaticRepairs(t *testing.T) {
 		t.Errorf("instances %s", text(after))
 	}
 }
+
+// TestAttachToPool: a load balancer is attached through the model; instances of a uniform set follow when they are upgraded, and
+// go on running.
+func TestAttachToPool(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.group("rg")
+	g.vnet("net", "10.0.0.0/16", "10.0.0.0/24")
+	g.outbound("net")
+	pool := g.balancer()
+	sets := g.compute().NewVirtualMachineScaleSetsClient()
+	model := setModel(armcompute.OrchestrationModeUniform, 2, "", webServer)
+	p, err := sets.BeginCreateOrUpdate(g.ctx, "rg", "web", model, nil)
+	done(g, p, err)
+	g.world.Step(5 * time.Minute)
+	set := must(sets.Get(g.ctx, "rg", "web", nil))(t).VirtualMachineScaleSet
+	ip := set.Properties.VirtualMachineProfile.NetworkProfile.NetworkInterfaceConfigurations[0].Properties.IPConfigurations[0]
+	ip.Properties.LoadBalancerBackendAddressPools = []*armcompute.SubResource{{ID: &pool}}
+	p, err = sets.BeginCreateOrUpdate(g.ctx, "rg", "web", set, nil)
+	done(g, p, err)
+	if h := g.health(); *h.Up+*h.Down != 0 {
+		t.Errorf("attached before the instances were upgraded: %s", text(h))
+	}
+	for _, m := range g.instances("web") {
+		if *m.Properties.LatestModelApplied {
+			t.Errorf("instance %s has the latest model", *m.InstanceID)
+		}
+	}
+	u, err := sets.BeginUpdateInstances(g.ctx, "rg", "web", armcompute.VirtualMachineScaleSetVMInstanceRequiredIDs{InstanceIDs: []*string{new("*")}}, nil)
+	done(g, u, err)
+	if h := g.health(); *h.Up != 2 {
+		t.Errorf("health %s", text(h))
+	}
+	if !*g.instances("web")[0].Properties.LatestModelApplied {
+		t.Error("the latest model is not applied")
+	}
+	nics := g.networks().NewInterfacesClient().NewListVirtualMachineScaleSetNetworkInterfacesPager("rg", "web", nil)
+	if page := must(nics.NextPage(g.ctx))(t); len(page.Value) != 2 || len(page.Value[0].Properties.IPConfigurations[0].Properties.LoadBalancerBackendAddressPools) != 1 {
+		t.Errorf("interfaces %s", text(page))
+	}
+	// A plain GET and PUT changes nothing, and asks for no password or custom data again.
+	again := must(sets.Get(g.ctx, "rg", "web", nil))(t).VirtualMachineScaleSet
+	p, err = sets.BeginCreateOrUpdate(g.ctx, "rg", "web", again, nil)
+	done(g, p, err)
+	if !*g.instances("web")[0].Properties.LatestModelApplied {
+		t.Error("written as it was read, the model is another")
+	}
+	q, err := g.compute().NewVirtualMachineScaleSetVMsClient().BeginReimage(g.ctx, "rg", "web", "0", nil)
+	done(g, q, err)
+	if h := g.health(); *h.Up != 1 || *h.Down != 1 {
+		t.Errorf("health right after an instance was installed anew: %s", text(h))
+	}
+	g.world.Step(5 * time.Minute)
+	if h := g.health(); *h.Up != 2 {
+		t.Errorf("health %s", text(h))
+	}
+}

@@ -138,6 +138,13 @@ func TestVMLife(t *testing.T) {
 	_, err = wait(g, dp, err)
 	refused(t, err, 409, "OperationNotAllowed")
 
+	// Its disk can be closed to export.
+	dsk, err := g.compute().NewDisksClient().BeginUpdate(g.ctx, "rg", *vm.Properties.StorageProfile.OSDisk.Name, armcompute.DiskUpdate{Properties: &armcompute.DiskUpdateProperties{
+		NetworkAccessPolicy: new(armcompute.NetworkAccessPolicyDenyAll), PublicNetworkAccess: new(armcompute.PublicNetworkAccessDisabled)}}, nil)
+	if d := done(g, dsk, err); *d.Properties.NetworkAccessPolicy != armcompute.NetworkAccessPolicyDenyAll || d.ManagedBy == nil || *d.Properties.DiskState != armcompute.DiskStateAttached {
+		t.Errorf("disk %s", text(d.Disk))
+	}
+
 	sp, err := vms.BeginDeallocate(g.ctx, "rg", "web", nil)
 	done(g, sp, err)
 	_, err = g.run("web", "true")
@@ -235,6 +242,25 @@ func TestVMFailures(t *testing.T) {
 	if got := done(g, p, err); *got.Properties.ProvisioningState != "Succeeded" {
 		t.Errorf("state %s after another try", *got.Properties.ProvisioningState)
 	}
+
+	// An interface that was to be kept stays reserved for three minutes, even when the machine is gone.
+	fault(sim.Fault{Kind: sim.FaultCapacity, Service: "compute", Match: "vm0"})
+	keeping := vmModel(g.nic("nic0"), "")
+	keeping.Properties.NetworkProfile.NetworkInterfaces[0].Properties = nil
+	p, err = vms.BeginCreateOrUpdate(g.ctx, "rg", "vm0", keeping, nil)
+	if _, err = wait(g, p, err); err == nil {
+		t.Error("there was room")
+	}
+	del, err := vms.BeginDelete(g.ctx, "rg", "vm0", nil)
+	done(g, del, err)
+	_, err = vms.BeginCreateOrUpdate(g.ctx, "rg", "other", keeping, nil)
+	refused(t, err, 400, "NicReservedForAnotherVm")
+	nics := g.networks().NewInterfacesClient()
+	_, err = nics.BeginDelete(g.ctx, "rg", "nic0", nil)
+	refused(t, err, 400, "NicReservedForAnotherVm")
+	g.world.Step(3 * time.Minute)
+	nd, err := nics.BeginDelete(g.ctx, "rg", "nic0", nil)
+	done(g, nd, err)
 
 	// A system that does not come up is given up after twenty minutes.
 	fault(sim.Fault{Kind: sim.FaultGuest, Mode: "boot", Match: "vm2"})

@@ -34,6 +34,16 @@ func (c *Cloud) addVM() {
 			"redeploy": c.vmAction("redeploy", 90*time.Second), "reapply": c.vmAction("reapply", 10*time.Second),
 			"runcommand": c.runCommand,
 		}})
+	nics := c.kindOf(nicType)
+	free := nics.remove
+	nics.remove = func(r *request, nic *Resource) (outcome, error) {
+		if c.machineOf(nic) == nil {
+			if e := c.reservedNIC(nic.ID, ""); e != nil {
+				return outcome{}, e
+			}
+		}
+		return free(r, nic)
+	}
 	c.handle(route{method: "GET", pattern: "/subscriptions/{subscription}/resourceGroups/{group}/providers/" + vmType, service: computeService,
 		operation: "VirtualMachines_List", kind: vmType, versions: computeVersions, serve: c.listVMs})
 }
@@ -107,6 +117,11 @@ func (c *Cloud) checkVM(r *request, now, old *Resource) (*vmSize, *imageSKU, *Er
 	if e != nil {
 		return nil, nil, e
 	}
+	if ref := p.ref("virtualMachineScaleSet"); ref != "" {
+		if set := c.find(ref); set == nil || !flexible(set) {
+			return nil, nil, badReference(ref, now.ID)
+		}
+	}
 	if e := checkZones(now.ID, vmType, now.Location, now.Top.strs("zones")); e != nil {
 		return nil, nil, e
 	}
@@ -159,6 +174,9 @@ func (c *Cloud) checkVMNetwork(now *Resource, size *vmSize) *Error {
 		if owner := c.machineOf(nic); owner != nil && !strings.EqualFold(owner.ID, now.ID) {
 			return nicInUse(nic, owner)
 		}
+		if e := c.reservedNIC(nic.ID, now.ID); e != nil {
+			return e
+		}
 		if nic.Properties.flag("enableAcceleratedNetworking") && !size.accelerated() {
 			return notAccelerated(size, nic.Name)
 		}
@@ -196,6 +214,11 @@ func (c *Cloud) prepareVM(r *request, now *Resource, size *vmSize, image *imageS
 	p.def("vmId", c.World.UUID())
 	if r.version >= "2021-11-01" {
 		p.def("timeCreated", stamp(c.World.Now()))
+	}
+	if set := c.setOf(now); set != nil && c.guests.of(now.ID) == nil {
+		if sku := set.Top.sub("sku"); sku != nil {
+			sku["capacity"] = float64(capacityOf(set) + 1)
+		}
 	}
 	c.launch(now, &Guest{Host: host, CustomData: custom, Image: image.Publisher + ":" + image.Offer + ":" + image.SKU, Doom: doom})
 }

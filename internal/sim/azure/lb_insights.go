@@ -85,7 +85,7 @@ func (c *Cloud) availability(r *request, lb *Resource, name string) []any {
 }
 
 // putAutoscale keeps autoscale settings. Metrics of machines are not simulated, so that only the limits of the capacity act.
-func (c *Cloud) putAutoscale(_ *request, now, _ *Resource) (outcome, error) {
+func (c *Cloud) putAutoscale(_ *request, now, old *Resource) (outcome, error) {
 	p := now.Properties
 	profiles := p.docs("profiles")
 	if len(profiles) == 0 {
@@ -105,7 +105,9 @@ func (c *Cloud) putAutoscale(_ *request, now, _ *Resource) (outcome, error) {
 	p.def("name", now.Name)
 	p.def("notifications", []any{})
 	p.def("targetResourceLocation", now.Location)
-	c.after(time.Minute, "insights", "autoscale", now.ID)
+	if p.flag("enabled") && (old == nil || !old.Properties.flag("enabled")) {
+		c.after(time.Minute, "insights", "autoscale", now.ID)
+	}
 	return outcome{}, nil
 }
 
