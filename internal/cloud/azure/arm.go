@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/zopday/provisioner/internal/cloud/lookup"
+	"github.com/zopday/provisioner/internal/pipeline"
 )
 
 // apiVersions are those that the SDK's models of each provider are made from, by
@@ -48,16 +49,35 @@ func apiVersion(path string) string {
 	return apiVersions[""]
 }
 
+// A reply is an answer that was read to its end.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// into reads a reply's body into a value.
+func (r reply) into(v any) error {
+	if err := json.Unmarshal(r.body, v); err != nil {
+		return &pipeline.CloudError{Class: pipeline.Unavailable, Service: resourcesProvider, Op: "read", Message: "the answer cannot be read: " + err.Error(), Sent: true, Err: err}
+	}
+	return nil
+}
+
 // request is one call: path is an ID or a path below Resource Manager's root,
 // with a query or without, or a whole URL that Resource Manager gave.
-func (p *Provider) request(ctx context.Context, method, path string, body any, header http.Header) (*http.Response, error) {
+func (p *Provider) request(ctx context.Context, method, path string, body any, header http.Header) (reply, error) {
 	target := path
 	if !strings.Contains(path, "://") {
 		target = p.arm.Endpoint() + path
 	}
 	u, err := url.Parse(target)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+		return reply{}, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	if !strings.HasPrefix(u.String(), p.arm.Endpoint()+"/") {
+		// A link of an answer: the token goes to Resource Manager and to nobody else.
+		return reply{}, fmt.Errorf("%s %s: not an address of %s", method, path, p.arm.Endpoint())
 	}
 	if q := u.Query(); q.Get("api-version") == "" {
 		q.Set("api-version", apiVersion(u.Path))
@@ -65,7 +85,7 @@ func (p *Provider) request(ctx context.Context, method, path string, body any, h
 	}
 	req, err := runtime.NewRequest(ctx, method, u.String())
 	if err != nil {
-		return nil, err
+		return reply{}, err
 	}
 	req.Raw().Header.Set("Accept", "application/json")
 	for name, values := range header {
@@ -73,19 +93,25 @@ func (p *Provider) request(ctx context.Context, method, path string, body any, h
 	}
 	if body != nil {
 		if err := runtime.MarshalAsJSON(req, body); err != nil {
-			return nil, fmt.Errorf("%s %s: %w", method, path, err)
+			return reply{}, fmt.Errorf("%s %s: %w", method, path, err)
 		}
 	}
-	return p.arm.Pipeline().Do(req)
+	resp, err := p.arm.Pipeline().Do(req)
+	if err != nil {
+		return reply{}, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was read to its end by the pipeline
+	text, err := runtime.Payload(resp)
+	return reply{status: resp.StatusCode, header: resp.Header, body: text}, err
 }
 
 // get reads one thing; the error has class NotFound if there is none.
-func (p *Provider) get(ctx context.Context, path string, into any) error {
-	resp, err := p.request(ctx, http.MethodGet, path, nil, nil)
+func (p *Provider) get(ctx context.Context, path string, v any) error {
+	r, err := p.request(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return err
 	}
-	return runtime.UnmarshalAsJSON(resp, into)
+	return r.into(v)
 }
 
 // put makes or overwrites a resource, and answers what the cloud says of it
@@ -96,28 +122,17 @@ func put[T any](ctx context.Context, p *Provider, id string, body any, header ht
 
 func send[T any](ctx context.Context, p *Provider, method, id string, body any, header http.Header) (resource[T], operation, error) {
 	var out resource[T]
-	resp, err := p.request(ctx, method, id, body, header)
-	if err != nil {
-		return out, operation{}, err
+	r, err := p.request(ctx, method, id, body, header)
+	if err != nil || len(bytes.TrimSpace(r.body)) == 0 {
+		return out, operationOf(method, r), err
 	}
-	op := operationOf(resp)
-	answer, err := runtime.Payload(resp)
-	if err != nil || len(strings.TrimSpace(string(answer))) == 0 {
-		return out, op, err
-	}
-	if err := json.Unmarshal(answer, &out); err != nil {
-		return out, op, fmt.Errorf("%s: the answer cannot be read: %w", id, err)
-	}
-	return out, op, nil
+	return out, operationOf(method, r), r.into(&out)
 }
 
 // remove sends a DELETE; the resource goes away some time later.
 func (p *Provider) remove(ctx context.Context, id string) (operation, error) {
-	resp, err := p.request(ctx, http.MethodDelete, id, nil, nil)
-	if err != nil {
-		return operation{}, err
-	}
-	return operationOf(resp), nil
+	r, err := p.request(ctx, http.MethodDelete, id, nil, nil)
+	return operationOf(http.MethodDelete, r), err
 }
 
 // list is every page of a list.
@@ -166,5 +181,3 @@ func (r *resource[T]) UnmarshalJSON(b []byte) error {
 	}
 	return json.Unmarshal(b, &r.is)
 }
-
-var _ policy.Policy = policyFunc(nil)

@@ -3,7 +3,6 @@ package azure
 import (
 	"context"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v10"
 
 	"github.com/zopday/provisioner/internal/job"
@@ -90,12 +89,12 @@ func (p *Provider) vmGroup(r *pipeline.Run) object[armnetwork.SecurityGroup] {
 }
 
 func (p *Provider) balancer(r *pipeline.Run, lb job.LoadBalancer) object[armnetwork.LoadBalancer] {
-	front := &armnetwork.FrontendIPConfiguration{Name: to.Ptr(frontName), Properties: &armnetwork.FrontendIPConfigurationPropertiesFormat{}}
+	front := &armnetwork.FrontendIPConfiguration{Name: new(frontName), Properties: &armnetwork.FrontendIPConfigurationPropertiesFormat{}}
 	if lb.Scheme == job.SchemePublic {
-		front.Properties.PublicIPAddress = &armnetwork.PublicIPAddress{ID: to.Ptr(p.publicIP(r, "lb-ip").id)}
+		front.Properties.PublicIPAddress = &armnetwork.PublicIPAddress{ID: new(p.publicIP(r, "lb-ip").id)}
 	} else {
 		front.Zones = zonesIf(r)
-		front.Properties.PrivateIPAllocationMethod = to.Ptr(armnetwork.IPAllocationMethodDynamic)
+		front.Properties.PrivateIPAllocationMethod = new(armnetwork.IPAllocationMethodDynamic)
 		if ids := r.Job.Config.InfraConfig.PrivateSubnetIDs; len(ids) > 0 {
 			front.Properties.Subnet = &armnetwork.Subnet{ID: &ids[0]}
 		}
@@ -105,7 +104,7 @@ func (p *Provider) balancer(r *pipeline.Run, lb job.LoadBalancer) object[armnetw
 		body: func() any {
 			return armnetwork.LoadBalancer{
 				Location: &p.region, Tags: tagsFor(r.Job, "lb"),
-				SKU:        &armnetwork.LoadBalancerSKU{Name: to.Ptr(armnetwork.LoadBalancerSKUNameStandard), Tier: to.Ptr(armnetwork.LoadBalancerSKUTierRegional)},
+				SKU:        &armnetwork.LoadBalancerSKU{Name: new(armnetwork.LoadBalancerSKUNameStandard), Tier: new(armnetwork.LoadBalancerSKUTierRegional)},
 				Properties: &armnetwork.LoadBalancerPropertiesFormat{FrontendIPConfigurations: []*armnetwork.FrontendIPConfiguration{front}},
 			}
 		},

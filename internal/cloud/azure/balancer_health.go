@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/cloud/lookup"
 	"github.com/zopday/provisioner/internal/job"
@@ -37,13 +35,13 @@ type ruleHealth struct {
 // read that the API carries out as an operation.
 func (p *Provider) health(ctx context.Context, lb string) (ruleHealth, error) {
 	var out ruleHealth
-	resp, err := p.request(ctx, http.MethodPost, lb+"/loadBalancingRules/"+ruleNamed+"/health", nil, nil)
+	r, err := p.request(ctx, http.MethodPost, lb+"/loadBalancingRules/"+ruleNamed+"/health", nil, nil)
 	for tries := 0; err == nil && tries < 6; tries++ {
-		at := resp.Header.Get("Location")
-		if resp.StatusCode == http.StatusOK {
-			return out, runtime.UnmarshalAsJSON(resp, &out)
+		at := r.header.Get("Location")
+		if r.status == http.StatusOK {
+			return out, r.into(&out)
 		}
-		if resp.StatusCode != http.StatusAccepted || at == "" {
+		if r.status != http.StatusAccepted || at == "" {
 			break
 		}
 		select {
@@ -51,7 +49,7 @@ func (p *Provider) health(ctx context.Context, lb string) (ruleHealth, error) {
 			return out, ctx.Err()
 		case <-time.After(p.pace.Real(2 * time.Second)):
 		}
-		resp, err = p.request(ctx, http.MethodGet, at, nil, nil)
+		r, err = p.request(ctx, http.MethodGet, at, nil, nil)
 	}
 	if err == nil {
 		err = &pipeline.CloudError{Class: pipeline.Unavailable, Service: "Microsoft.Network", Op: "loadBalancers/loadBalancingRules/health/action", Message: "no answer after several tries", Sent: true}

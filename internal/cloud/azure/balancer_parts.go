@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v10"
 
 	"github.com/zopday/provisioner/internal/job"
@@ -22,7 +21,7 @@ const (
 
 func portText(port int) string { return strconv.Itoa(port) }
 
-func port(n int) *int32 { return to.Ptr(int32(n)) } //nolint:gosec // at most 65535
+func port(n int) *int32 { return new(int32(n)) } //nolint:gosec // at most 65535
 
 // lbOwner: parts of a load balancer have no tags; they are whose it is.
 func lbOwner[T any](p *Provider, lb string) func(context.Context, resource[T]) (string, error) {
@@ -98,8 +97,8 @@ func (p *Provider) editBalancer(ctx context.Context, r *pipeline.Run, write func
 // little.
 func (p *Provider) healthProbe(r *pipeline.Run, lb job.LoadBalancer) pipeline.Resource {
 	id := p.balancerID(r) + "/probes/" + probeID
-	wanted := &armnetwork.ProbePropertiesFormat{Protocol: to.Ptr(armnetwork.ProbeProtocolHTTP), Port: port(lb.HealthCheck.Port), RequestPath: &lb.HealthCheck.Path,
-		IntervalInSeconds: to.Ptr(int32(5)), ProbeThreshold: to.Ptr(int32(2)), NumberOfProbes: to.Ptr(int32(2))}
+	wanted := &armnetwork.ProbePropertiesFormat{Protocol: new(armnetwork.ProbeProtocolHTTP), Port: port(lb.HealthCheck.Port), RequestPath: &lb.HealthCheck.Path,
+		IntervalInSeconds: new(int32(5)), ProbeThreshold: new(int32(2)), NumberOfProbes: new(int32(2))}
 	text := func(f *armnetwork.ProbePropertiesFormat) string {
 		if f == nil {
 			return "nothing"
@@ -109,7 +108,7 @@ func (p *Provider) healthProbe(r *pipeline.Run, lb job.LoadBalancer) pipeline.Re
 	write := func(f *armnetwork.LoadBalancerPropertiesFormat, keep bool) {
 		f.Probes = slices.DeleteFunc(f.Probes, func(x *armnetwork.Probe) bool { return same(value(x.Name), probeID) })
 		if keep {
-			f.Probes = append(f.Probes, &armnetwork.Probe{Name: to.Ptr(probeID), Properties: wanted})
+			f.Probes = append(f.Probes, &armnetwork.Probe{Name: new(probeID), Properties: wanted})
 		}
 	}
 	o := object[armnetwork.Probe]{
@@ -140,11 +139,11 @@ func (p *Provider) rule(r *pipeline.Run, lb job.LoadBalancer) pipeline.Resource 
 	at := p.balancerID(r)
 	id := at + "/loadBalancingRules/" + ruleNamed
 	wanted := &armnetwork.LoadBalancingRulePropertiesFormat{
-		FrontendIPConfiguration: &armnetwork.SubResource{ID: to.Ptr(at + "/frontendIPConfigurations/" + frontName)},
-		BackendAddressPool:      &armnetwork.SubResource{ID: to.Ptr(at + "/backendAddressPools/" + poolName)},
-		Probe:                   &armnetwork.SubResource{ID: to.Ptr(at + "/probes/" + probeID)},
-		Protocol:                to.Ptr(armnetwork.TransportProtocolTCP), FrontendPort: port(frontPort(lb)), BackendPort: port(lb.Port),
-		DisableOutboundSnat: to.Ptr(true), EnableTCPReset: to.Ptr(true), IdleTimeoutInMinutes: to.Ptr(int32(4)),
+		FrontendIPConfiguration: &armnetwork.SubResource{ID: new(at + "/frontendIPConfigurations/" + frontName)},
+		BackendAddressPool:      &armnetwork.SubResource{ID: new(at + "/backendAddressPools/" + poolName)},
+		Probe:                   &armnetwork.SubResource{ID: new(at + "/probes/" + probeID)},
+		Protocol:                new(armnetwork.TransportProtocolTCP), FrontendPort: port(frontPort(lb)), BackendPort: port(lb.Port),
+		DisableOutboundSnat: new(true), EnableTCPReset: new(true), IdleTimeoutInMinutes: new(int32(4)),
 	}
 	text := func(f *armnetwork.LoadBalancingRulePropertiesFormat) string {
 		if f == nil {
@@ -155,7 +154,7 @@ func (p *Provider) rule(r *pipeline.Run, lb job.LoadBalancer) pipeline.Resource 
 	write := func(f *armnetwork.LoadBalancerPropertiesFormat, keep bool) {
 		f.LoadBalancingRules = slices.DeleteFunc(f.LoadBalancingRules, func(x *armnetwork.LoadBalancingRule) bool { return same(value(x.Name), ruleNamed) })
 		if keep {
-			f.LoadBalancingRules = append(f.LoadBalancingRules, &armnetwork.LoadBalancingRule{Name: to.Ptr(ruleNamed), Properties: wanted})
+			f.LoadBalancingRules = append(f.LoadBalancingRules, &armnetwork.LoadBalancingRule{Name: new(ruleNamed), Properties: wanted})
 		}
 	}
 	o := object[armnetwork.LoadBalancingRule]{

@@ -95,7 +95,7 @@ func (c *Clouds) provider(ctx context.Context, account, region string) (*Provide
 	}
 	cfg, err := c.opts.LoadConfig(ctx, account, region)
 	if err != nil {
-		return nil, fmt.Errorf("Azure configuration for account %s: %w", account, err)
+		return nil, fmt.Errorf("configuration of Azure for account %s: %w", account, err)
 	}
 	p := &Provider{
 		subscription: cfg.Subscription, region: region, pace: c.opts.Pace, log: c.opts.Logger,
@@ -113,7 +113,7 @@ func (c *Clouds) provider(ctx context.Context, account, region string) (*Provide
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("Azure client for account %s: %w", account, err)
+		return nil, fmt.Errorf("client of Azure for account %s: %w", account, err)
 	}
 	c.open[at] = p
 	return p, nil

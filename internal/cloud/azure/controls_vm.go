@@ -213,12 +213,10 @@ func (c *controls) balancer(ctx context.Context) error {
 }
 
 func (c *controls) frontZones(ctx context.Context, f armnetwork.LoadBalancerPropertiesFormat) (string, error) {
-	for _, front := range f.FrontendIPConfigurations {
-		if front.Properties == nil || front.Properties.PublicIPAddress == nil {
-			return sorted(values(front.Zones)), nil
-		}
-		x, err := read[armnetwork.PublicIPAddress](ctx, c.p, value(front.Properties.PublicIPAddress.ID))
-		return sorted(x.Zones), err
+	front := value(first(f.FrontendIPConfigurations))
+	if front.Properties == nil || front.Properties.PublicIPAddress == nil {
+		return sorted(values(front.Zones)), nil
 	}
-	return "", nil
+	x, err := read[armnetwork.PublicIPAddress](ctx, c.p, value(front.Properties.PublicIPAddress.ID))
+	return sorted(x.Zones), err
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/zopday/provisioner/internal/bootstrap"
@@ -120,8 +119,8 @@ func (p *Provider) ask(ctx context.Context, id string) (cloud.Probe, error) {
 	_, _, err := put[armcompute.VirtualMachineRunCommand](ctx, p, id, armcompute.VirtualMachineRunCommand{
 		Location: &p.region,
 		Properties: &armcompute.VirtualMachineRunCommandProperties{
-			AsyncExecution: to.Ptr(true), TimeoutInSeconds: to.Ptr(int32(probeTimeout.Seconds())),
-			Source: &armcompute.VirtualMachineRunCommandScriptSource{Script: to.Ptr(probeScript())},
+			AsyncExecution: new(true), TimeoutInSeconds: new(int32(probeTimeout.Seconds())),
+			Source: &armcompute.VirtualMachineRunCommandScriptSource{Script: new(probeScript())},
 		},
 	}, nil)
 	switch {

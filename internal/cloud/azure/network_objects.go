@@ -136,9 +136,9 @@ func (p *Provider) publicIP(r *pipeline.Run, key string) object[armnetwork.Publi
 		body: func() any {
 			return armnetwork.PublicIPAddress{
 				Location: &p.region, Tags: tagsFor(r.Job, key), Zones: zonesIf(r),
-				SKU: &armnetwork.PublicIPAddressSKU{Name: &sku, Tier: to.Ptr(armnetwork.PublicIPAddressSKUTierRegional)},
+				SKU: &armnetwork.PublicIPAddressSKU{Name: &sku, Tier: new(armnetwork.PublicIPAddressSKUTierRegional)},
 				Properties: &armnetwork.PublicIPAddressPropertiesFormat{
-					PublicIPAllocationMethod: to.Ptr(armnetwork.IPAllocationMethodStatic), PublicIPAddressVersion: to.Ptr(armnetwork.IPVersionIPv4),
+					PublicIPAllocationMethod: new(armnetwork.IPAllocationMethodStatic), PublicIPAddressVersion: new(armnetwork.IPVersionIPv4),
 				},
 			}
 		},
@@ -241,7 +241,7 @@ func (p *Provider) subnet(r *pipeline.Run, at layout, s job.SubnetPlan) object[a
 		gateway = p.natGateway(r).id
 	}
 	fill := func(f *armnetwork.SubnetPropertiesFormat) {
-		f.DefaultOutboundAccess = to.Ptr(false)
+		f.DefaultOutboundAccess = new(false)
 		f.NetworkSecurityGroup = &armnetwork.SecurityGroup{ID: &rules}
 		f.NatGateway = nil
 		if gateway != "" {
@@ -251,7 +251,7 @@ func (p *Provider) subnet(r *pipeline.Run, at layout, s job.SubnetPlan) object[a
 	return object[armnetwork.Subnet]{
 		p: p, r: r, kind: kindSubnet, key: key, id: at.vnet + "/subnets/" + r.Job.ResourceName(key, longestName),
 		body: func() any {
-			f := &armnetwork.SubnetPropertiesFormat{AddressPrefix: to.Ptr(s.CIDR)}
+			f := &armnetwork.SubnetPropertiesFormat{AddressPrefix: new(s.CIDR)}
 			fill(f)
 			return armnetwork.Subnet{Properties: f}
 		},

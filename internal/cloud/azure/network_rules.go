@@ -40,8 +40,8 @@ func (g groupRule) properties() *armnetwork.SecurityRulePropertiesFormat {
 		access = armnetwork.SecurityRuleAccessDeny
 	}
 	f := &armnetwork.SecurityRulePropertiesFormat{
-		Access: &access, Direction: to.Ptr(armnetwork.SecurityRuleDirectionInbound), Priority: &g.priority, Protocol: &g.protocol,
-		Description: &g.description, SourceAddressPrefix: &g.source, SourcePortRange: to.Ptr("*"), DestinationAddressPrefix: to.Ptr("*"),
+		Access: &access, Direction: new(armnetwork.SecurityRuleDirectionInbound), Priority: &g.priority, Protocol: &g.protocol,
+		Description: &g.description, SourceAddressPrefix: &g.source, SourcePortRange: new("*"), DestinationAddressPrefix: new("*"),
 	}
 	if len(g.ports) == 1 {
 		f.DestinationPortRange = &g.ports[0]

@@ -15,9 +15,8 @@ type operation struct {
 	removal bool
 }
 
-func operationOf(resp *http.Response) operation {
-	removal := resp.Request != nil && resp.Request.Method == http.MethodDelete
-	return operation{url: resp.Header.Get("Azure-AsyncOperation"), removal: removal}
+func operationOf(method string, r reply) operation {
+	return operation{url: r.header.Get("Azure-AsyncOperation"), removal: method == http.MethodDelete}
 }
 
 // remember keeps an operation for later passes of this run: its error is nowhere

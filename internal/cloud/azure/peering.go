@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v10"
 
 	"github.com/zopday/provisioner/internal/job"
@@ -131,16 +130,16 @@ func (p *Provider) peering(r *pipeline.Run, half side) object[armnetwork.Virtual
 		p: p, r: r, kind: kindPeering, key: half.key, id: half.from + "/virtualNetworkPeerings/" + r.Job.ResourceName(half.key, longestName),
 		body: func() any {
 			return armnetwork.VirtualNetworkPeering{Properties: &armnetwork.VirtualNetworkPeeringPropertiesFormat{
-				RemoteVirtualNetwork: &armnetwork.SubResource{ID: &half.to}, AllowVirtualNetworkAccess: to.Ptr(true),
-				AllowForwardedTraffic: to.Ptr(false), AllowGatewayTransit: to.Ptr(false), UseRemoteGateways: to.Ptr(false),
+				RemoteVirtualNetwork: &armnetwork.SubResource{ID: &half.to}, AllowVirtualNetworkAccess: new(true),
+				AllowForwardedTraffic: new(false), AllowGatewayTransit: new(false), UseRemoteGateways: new(false),
 			}}
 		},
 		see: func(_ context.Context, x resource[armnetwork.VirtualNetworkPeering]) ([]pipeline.Aspect, error) {
 			f := value(x.is.Properties)
 			fix := func(ctx context.Context) error {
 				fixed := x.is
-				fixed.Properties.AllowVirtualNetworkAccess = to.Ptr(true)
-				fixed.Properties.AllowForwardedTraffic, fixed.Properties.AllowGatewayTransit, fixed.Properties.UseRemoteGateways = to.Ptr(false), to.Ptr(false), to.Ptr(false)
+				fixed.Properties.AllowVirtualNetworkAccess = new(true)
+				fixed.Properties.AllowForwardedTraffic, fixed.Properties.AllowGatewayTransit, fixed.Properties.UseRemoteGateways = new(false), new(false), new(false)
 				return p.update(ctx, r, x.meta, fixed)
 			}
 			aspects := []pipeline.Aspect{

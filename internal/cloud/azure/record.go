@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 
 	"github.com/zopday/provisioner/internal/job"
@@ -90,7 +89,7 @@ func (p *Provider) record(r *pipeline.Run, zone, full string) object[armdns.Reco
 	host := r.Job.Config.InfraConfig.LoadBalancerHost
 	body := func() armdns.RecordSet {
 		return armdns.RecordSet{Properties: &armdns.RecordSetProperties{
-			TTL: to.Ptr(int64(60)), ARecords: []*armdns.ARecord{{IPv4Address: &host}}, Metadata: map[string]*string{recordOwner: &r.Job.ID},
+			TTL: new(int64(60)), ARecords: []*armdns.ARecord{{IPv4Address: &host}}, Metadata: map[string]*string{recordOwner: &r.Job.ID},
 		}}
 	}
 	return object[armdns.RecordSet]{

@@ -33,7 +33,7 @@ func (c *checker) network(ctx context.Context) ([]cloud.Check, error) {
 	if c.r.Job.ResourceType == job.Network {
 		return c.plan(ctx, &x)
 	}
-	return c.namedSubnetChecks(ctx, x)
+	return c.namedSubnetChecks(x)
 }
 
 // begun reports whether anything of the network was made: its layout is fixed
@@ -51,7 +51,10 @@ func (c *checker) begun() bool {
 func (c *checker) namedNetwork(ctx context.Context) (vnetResource, []cloud.Check, error) {
 	const check, field = "existing network", "config.spec.existing.networkId"
 	e, err := c.r.Job.Existing()
-	if err != nil || e == nil {
+	if err != nil {
+		return vnetResource{}, nil, err
+	}
+	if e == nil {
 		return vnetResource{}, []cloud.Check{fails(check, field, "the request names no network", "Name one.")}, nil
 	}
 	id, err := c.vnetCalled(ctx, e.NetworkID, e.ResourceGroup)
@@ -267,7 +270,7 @@ func (c *checker) zones(ctx context.Context) ([]cloud.Check, error) {
 }
 
 // namedSubnetChecks checks the subnets that a VM job names.
-func (c *checker) namedSubnetChecks(ctx context.Context, x vnetResource) ([]cloud.Check, error) {
+func (c *checker) namedSubnetChecks(x vnetResource) ([]cloud.Check, error) {
 	const check, field = "existing network", "config.spec.existing.subnetIds"
 	e, err := c.r.Job.Existing()
 	if err != nil {

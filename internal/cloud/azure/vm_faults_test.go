@@ -63,7 +63,7 @@ func TestNoRoomInAZone(t *testing.T) {
 	t.Parallel()
 	g := vms(t, fixedSpec)
 	before := g.world.Snapshot()
-	g.fault(sim.Fault{Kind: sim.FaultCapacity, Match: "eastus2-1", Seconds: 400})
+	g.fault(sim.Fault{Kind: sim.FaultCapacity, Match: "eastus2-1", Count: -1})
 	g.up()
 	g.hit()
 	for _, vm := range g.job.Config.InfraConfig.VMs {

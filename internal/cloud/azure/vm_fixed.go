@@ -42,7 +42,7 @@ func (p *Provider) scaleSet(r *pipeline.Run, s shape, flexible bool) object[armc
 			}
 			return armcompute.VirtualMachineScaleSet{
 				Location: &p.region, Tags: tagsFor(r.Job, setKey), Zones: to.SliceOfPtrs(r.Job.Config.InfraConfig.Zones...),
-				Properties: &armcompute.VirtualMachineScaleSetProperties{OrchestrationMode: &wanted, PlatformFaultDomainCount: to.Ptr(int32(1)), SinglePlacementGroup: to.Ptr(false)},
+				Properties: &armcompute.VirtualMachineScaleSetProperties{OrchestrationMode: &wanted, PlatformFaultDomainCount: new(int32(1)), SinglePlacementGroup: new(false)},
 			}
 		},
 		see: func(_ context.Context, x resource[armcompute.VirtualMachineScaleSet]) ([]pipeline.Aspect, error) {

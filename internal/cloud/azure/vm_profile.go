@@ -76,7 +76,7 @@ func throwAwayKey() (string, error) {
 	const name = "ssh-ed25519"
 	var wire []byte
 	for _, field := range [][]byte{[]byte(name), public} {
-		wire = binary.BigEndian.AppendUint32(wire, uint32(len(field))) //nolint:gosec // 32 bytes at most
+		wire = binary.BigEndian.AppendUint32(wire, uint32(len(field)))
 		wire = append(wire, field...)
 	}
 	return name + " " + base64.StdEncoding.EncodeToString(wire) + " nobody", nil
@@ -120,29 +120,29 @@ func (p *Provider) shape(ctx context.Context, r *pipeline.Run, spec job.VMSpec) 
 // ssh is the throw-away key, where Azure puts it.
 func (s shape) linux() *armcompute.LinuxConfiguration {
 	return &armcompute.LinuxConfiguration{
-		DisablePasswordAuthentication: to.Ptr(true), ProvisionVMAgent: to.Ptr(true),
-		PatchSettings: &armcompute.LinuxPatchSettings{PatchMode: to.Ptr(armcompute.LinuxVMGuestPatchModeAutomaticByPlatform), AssessmentMode: to.Ptr(armcompute.LinuxPatchAssessmentModeAutomaticByPlatform)},
-		SSH:           &armcompute.SSHConfiguration{PublicKeys: []*armcompute.SSHPublicKey{{Path: to.Ptr(bootstrap.AuthorizedKeys[0]), KeyData: &s.key}}},
+		DisablePasswordAuthentication: new(true), ProvisionVMAgent: new(true),
+		PatchSettings: &armcompute.LinuxPatchSettings{PatchMode: new(armcompute.LinuxVMGuestPatchModeAutomaticByPlatform), AssessmentMode: new(armcompute.LinuxPatchAssessmentModeAutomaticByPlatform)},
+		SSH:           &armcompute.SSHConfiguration{PublicKeys: []*armcompute.SSHPublicKey{{Path: new(bootstrap.AuthorizedKeys[0]), KeyData: &s.key}}},
 	}
 }
 
 func (s shape) security() *armcompute.SecurityProfile {
 	f := &armcompute.SecurityProfile{}
 	if s.traits.encrypted {
-		f.EncryptionAtHost = to.Ptr(true)
+		f.EncryptionAtHost = new(true)
 	}
 	if s.traits.trusted {
-		f.SecurityType = to.Ptr(armcompute.SecurityTypesTrustedLaunch)
-		f.UefiSettings = &armcompute.UefiSettings{SecureBootEnabled: to.Ptr(true), VTpmEnabled: to.Ptr(true)}
+		f.SecurityType = new(armcompute.SecurityTypesTrustedLaunch)
+		f.UefiSettings = &armcompute.UefiSettings{SecureBootEnabled: new(true), VTpmEnabled: new(true)}
 	}
 	return f
 }
 
 func (s shape) account() *armcompute.StorageAccountTypes {
 	if s.traits.premium {
-		return to.Ptr(armcompute.StorageAccountTypesPremiumLRS)
+		return new(armcompute.StorageAccountTypesPremiumLRS)
 	}
-	return to.Ptr(armcompute.StorageAccountTypesStandardSSDLRS)
+	return new(armcompute.StorageAccountTypesStandardSSDLRS)
 }
 
 func (s shape) identities() map[string]*armcompute.UserAssignedIdentitiesValue {
@@ -166,26 +166,26 @@ var networkAPI = armcompute.NetworkAPIVersionTwoThousandTwenty1101
 func (s shape) vmBody(key, name, set, zone string, i int) armcompute.VirtualMachine {
 	ic := s.r.Job.Config.InfraConfig
 	nic := &armcompute.VirtualMachineNetworkInterfaceConfiguration{
-		Name: to.Ptr(name + "-nic"), Tags: tagsFor(s.r.Job, key),
+		Name: new(name + "-nic"), Tags: tagsFor(s.r.Job, key),
 		Properties: &armcompute.VirtualMachineNetworkInterfaceConfigurationProperties{
-			Primary: to.Ptr(true), DeleteOption: to.Ptr(armcompute.DeleteOptionsDelete), EnableIPForwarding: to.Ptr(false),
-			EnableAcceleratedNetworking: to.Ptr(s.traits.accelerated), NetworkSecurityGroup: &armcompute.SubResource{ID: &ic.VMSecurityGroupID},
-			IPConfigurations: []*armcompute.VirtualMachineNetworkInterfaceIPConfiguration{{Name: to.Ptr("primary"), Properties: &armcompute.VirtualMachineNetworkInterfaceIPConfigurationProperties{
-				Primary: to.Ptr(true), Subnet: &armcompute.SubResource{ID: to.Ptr(s.subnet(i))},
+			Primary: new(true), DeleteOption: new(armcompute.DeleteOptionsDelete), EnableIPForwarding: new(false),
+			EnableAcceleratedNetworking: new(s.traits.accelerated), NetworkSecurityGroup: &armcompute.SubResource{ID: &ic.VMSecurityGroupID},
+			IPConfigurations: []*armcompute.VirtualMachineNetworkInterfaceIPConfiguration{{Name: new("primary"), Properties: &armcompute.VirtualMachineNetworkInterfaceIPConfigurationProperties{
+				Primary: new(true), Subnet: &armcompute.SubResource{ID: new(s.subnet(i))},
 			}}},
 		},
 	}
 	return armcompute.VirtualMachine{
 		Location: &s.p.region, Tags: tagsFor(s.r.Job, key), Zones: one(zone),
-		Identity: &armcompute.VirtualMachineIdentity{Type: to.Ptr(armcompute.ResourceIdentityTypeUserAssigned), UserAssignedIdentities: s.identities()},
+		Identity: &armcompute.VirtualMachineIdentity{Type: new(armcompute.ResourceIdentityTypeUserAssigned), UserAssignedIdentities: s.identities()},
 		Properties: &armcompute.VirtualMachineProperties{
 			VirtualMachineScaleSet: &armcompute.SubResource{ID: &set},
-			HardwareProfile:        &armcompute.HardwareProfile{VMSize: to.Ptr(armcompute.VirtualMachineSizeTypes(ic.InstanceType))},
-			OSProfile: &armcompute.OSProfile{ComputerName: &name, AdminUsername: to.Ptr(bootstrap.AdminUser), CustomData: &s.data,
-				AllowExtensionOperations: to.Ptr(true), LinuxConfiguration: s.linux()},
+			HardwareProfile:        &armcompute.HardwareProfile{VMSize: new(armcompute.VirtualMachineSizeTypes(ic.InstanceType))},
+			OSProfile: &armcompute.OSProfile{ComputerName: &name, AdminUsername: new(bootstrap.AdminUser), CustomData: &s.data,
+				AllowExtensionOperations: new(true), LinuxConfiguration: s.linux()},
 			StorageProfile: &armcompute.StorageProfile{ImageReference: reference(ic.ImageID), OSDisk: &armcompute.OSDisk{
-				Name: to.Ptr(diskName(name)), CreateOption: to.Ptr(armcompute.DiskCreateOptionTypesFromImage), DeleteOption: to.Ptr(armcompute.DiskDeleteOptionTypesDelete),
-				DiskSizeGB: to.Ptr(int32(s.spec.Pool.DiskGiB)), ManagedDisk: &armcompute.ManagedDiskParameters{StorageAccountType: s.account()}, //nolint:gosec // at most 16384
+				Name: new(diskName(name)), CreateOption: new(armcompute.DiskCreateOptionTypesFromImage), DeleteOption: new(armcompute.DiskDeleteOptionTypesDelete),
+				DiskSizeGB: new(int32(s.spec.Pool.DiskGiB)), ManagedDisk: &armcompute.ManagedDiskParameters{StorageAccountType: s.account()}, //nolint:gosec // at most 16384
 			}},
 			SecurityProfile: s.security(),
 			NetworkProfile: &armcompute.NetworkProfile{NetworkAPIVersion: &networkAPI,
@@ -209,26 +209,26 @@ func (s shape) setBody(name string) armcompute.VirtualMachineScaleSet {
 	pool := s.spec.Pool
 	return armcompute.VirtualMachineScaleSet{
 		Location: &s.p.region, Tags: tagsFor(s.r.Job, setKey), Zones: to.SliceOfPtrs(ic.Zones...),
-		SKU:      &armcompute.SKU{Name: &ic.InstanceType, Tier: to.Ptr("Standard"), Capacity: to.Ptr(int64(pool.VMCount()))},
-		Identity: &armcompute.VirtualMachineScaleSetIdentity{Type: to.Ptr(armcompute.ResourceIdentityTypeUserAssigned), UserAssignedIdentities: s.identities()},
+		SKU:      &armcompute.SKU{Name: &ic.InstanceType, Tier: new("Standard"), Capacity: new(int64(pool.VMCount()))},
+		Identity: &armcompute.VirtualMachineScaleSetIdentity{Type: new(armcompute.ResourceIdentityTypeUserAssigned), UserAssignedIdentities: s.identities()},
 		Properties: &armcompute.VirtualMachineScaleSetProperties{
-			OrchestrationMode: to.Ptr(armcompute.OrchestrationModeUniform), Overprovision: to.Ptr(false), SinglePlacementGroup: to.Ptr(false),
-			UpgradePolicy: &armcompute.UpgradePolicy{Mode: to.Ptr(armcompute.UpgradeModeManual)}, // nothing is rolled by itself
-			ZoneBalance:   to.Ptr(false),
+			OrchestrationMode: new(armcompute.OrchestrationModeUniform), Overprovision: new(false), SinglePlacementGroup: new(false),
+			UpgradePolicy: &armcompute.UpgradePolicy{Mode: new(armcompute.UpgradeModeManual)}, // nothing is rolled by itself
+			ZoneBalance:   new(false),
 			VirtualMachineProfile: &armcompute.VirtualMachineScaleSetVMProfile{
-				OSProfile: &armcompute.VirtualMachineScaleSetOSProfile{ComputerNamePrefix: &name, AdminUsername: to.Ptr(bootstrap.AdminUser), CustomData: &s.data,
-					AllowExtensionOperations: to.Ptr(true), LinuxConfiguration: s.linux()},
+				OSProfile: &armcompute.VirtualMachineScaleSetOSProfile{ComputerNamePrefix: &name, AdminUsername: new(bootstrap.AdminUser), CustomData: &s.data,
+					AllowExtensionOperations: new(true), LinuxConfiguration: s.linux()},
 				StorageProfile: &armcompute.VirtualMachineScaleSetStorageProfile{ImageReference: reference(ic.ImageID), OSDisk: &armcompute.VirtualMachineScaleSetOSDisk{
-					CreateOption: to.Ptr(armcompute.DiskCreateOptionTypesFromImage), DiskSizeGB: to.Ptr(int32(pool.DiskGiB)), //nolint:gosec // at most 16384
+					CreateOption: new(armcompute.DiskCreateOptionTypesFromImage), DiskSizeGB: new(int32(pool.DiskGiB)), //nolint:gosec // at most 16384
 					ManagedDisk: &armcompute.VirtualMachineScaleSetManagedDiskParameters{StorageAccountType: s.account()},
 				}},
 				SecurityProfile: s.security(),
 				NetworkProfile: &armcompute.VirtualMachineScaleSetNetworkProfile{NetworkInterfaceConfigurations: []*armcompute.VirtualMachineScaleSetNetworkConfiguration{{
-					Name: to.Ptr("primary"), Properties: &armcompute.VirtualMachineScaleSetNetworkConfigurationProperties{
-						Primary: to.Ptr(true), EnableIPForwarding: to.Ptr(false), EnableAcceleratedNetworking: to.Ptr(s.traits.accelerated),
+					Name: new("primary"), Properties: &armcompute.VirtualMachineScaleSetNetworkConfigurationProperties{
+						Primary: new(true), EnableIPForwarding: new(false), EnableAcceleratedNetworking: new(s.traits.accelerated),
 						NetworkSecurityGroup: &armcompute.SubResource{ID: &ic.VMSecurityGroupID},
-						IPConfigurations: []*armcompute.VirtualMachineScaleSetIPConfiguration{{Name: to.Ptr("primary"), Properties: &armcompute.VirtualMachineScaleSetIPConfigurationProperties{
-							Primary: to.Ptr(true), Subnet: &armcompute.APIEntityReference{ID: to.Ptr(s.subnet(0))},
+						IPConfigurations: []*armcompute.VirtualMachineScaleSetIPConfiguration{{Name: new("primary"), Properties: &armcompute.VirtualMachineScaleSetIPConfigurationProperties{
+							Primary: new(true), Subnet: &armcompute.APIEntityReference{ID: new(s.subnet(0))},
 						}}},
 					},
 				}}},

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v10"
 
@@ -92,7 +91,7 @@ func (p *Provider) growAgain(ctx context.Context, r *pipeline.Run, id string, sp
 	if !errors.As(refusal, &fatal) || errors.As(verdict, new(*pipeline.FatalError)) {
 		return verdict
 	}
-	_, op, err := send[struct{}](ctx, p, http.MethodPatch, id, armcompute.VirtualMachineScaleSetUpdate{SKU: &armcompute.SKU{Capacity: to.Ptr(int64(spec.Pool.VMCount()))}}, nil)
+	_, op, err := send[struct{}](ctx, p, http.MethodPatch, id, armcompute.VirtualMachineScaleSetUpdate{SKU: &armcompute.SKU{Capacity: new(int64(spec.Pool.VMCount()))}}, nil)
 	op.remember(r, id)
 	return pipeline.Gravest(err, verdict)
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/privatedns/armprivatedns"
 
@@ -96,7 +95,7 @@ func (p *Provider) publicZone(r *pipeline.Run, name string) object[armdns.Zone] 
 	return object[armdns.Zone]{
 		p: p, r: r, kind: kindDNSZone, key: name, id: p.idIn(r, typeDNSZone, name), onlyIfNew: true,
 		body: func() any {
-			return armdns.Zone{Location: to.Ptr(everywhere), Tags: tagsFor(r.Job, name), Properties: &armdns.ZoneProperties{ZoneType: to.Ptr(armdns.ZoneTypePublic)}}
+			return armdns.Zone{Location: new(everywhere), Tags: tagsFor(r.Job, name), Properties: &armdns.ZoneProperties{ZoneType: new(armdns.ZoneTypePublic)}}
 		},
 		see: func(_ context.Context, x resource[armdns.Zone]) ([]pipeline.Aspect, error) {
 			return []pipeline.Aspect{{Name: "visibility", Wanted: "Public", Seen: string(value(value(x.is.Properties).ZoneType))}}, nil
@@ -116,7 +115,7 @@ func (p *Provider) privateZone(r *pipeline.Run, name string) object[armprivatedn
 	return object[armprivatedns.PrivateZone]{
 		p: p, r: r, kind: kindPrivateZone, key: name, id: p.idIn(r, typePrivateZone, name), onlyIfNew: true,
 		body: func() any {
-			return armprivatedns.PrivateZone{Location: to.Ptr(everywhere), Tags: tagsFor(r.Job, name)}
+			return armprivatedns.PrivateZone{Location: new(everywhere), Tags: tagsFor(r.Job, name)}
 		},
 		inside: func(ctx context.Context, id string) ([]string, error) {
 			x, err := read[armprivatedns.PrivateZone](ctx, p, id)
@@ -148,8 +147,8 @@ func (p *Provider) zoneLink(r *pipeline.Run, zone string) object[armprivatedns.V
 		p: p, r: r, kind: kindZoneLink, key: zone, onlyIfNew: true,
 		id: p.privateZone(r, zone).id + "/virtualNetworkLinks/" + r.Job.ResourceName("link", longestName),
 		body: func() any {
-			return armprivatedns.VirtualNetworkLink{Location: to.Ptr(everywhere), Tags: tagsFor(r.Job, zone), Properties: &armprivatedns.VirtualNetworkLinkProperties{
-				VirtualNetwork: &armprivatedns.SubResource{ID: &vnet}, RegistrationEnabled: to.Ptr(false),
+			return armprivatedns.VirtualNetworkLink{Location: new(everywhere), Tags: tagsFor(r.Job, zone), Properties: &armprivatedns.VirtualNetworkLinkProperties{
+				VirtualNetwork: &armprivatedns.SubResource{ID: &vnet}, RegistrationEnabled: new(false),
 			}}
 		},
 		see: func(_ context.Context, x resource[armprivatedns.VirtualNetworkLink]) ([]pipeline.Aspect, error) {
@@ -162,7 +161,7 @@ func (p *Provider) zoneLink(r *pipeline.Run, zone string) object[armprivatedns.V
 				{Name: "network", Wanted: strings.ToLower(vnet), Seen: linked},
 				{Name: "registration of VMs", Wanted: "off", Seen: onOff(value(f.RegistrationEnabled)), Set: func(ctx context.Context) error {
 					fixed := x.is
-					fixed.Properties.RegistrationEnabled = to.Ptr(false)
+					fixed.Properties.RegistrationEnabled = new(false)
 					return p.update(ctx, r, x.meta, fixed)
 				}},
 			}, nil
