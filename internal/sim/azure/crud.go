@@ -153,6 +153,9 @@ func (c *Cloud) store(r *request, k *kind, now, old *Resource) (answer, error) {
 			return answer{}, err
 		}
 	}
+	if err := c.beingDeleted(k, old); err != nil {
+		return answer{}, err
+	}
 	undo := c.remember()
 	if old == nil {
 		now.Created = c.World.Now()
@@ -228,6 +231,24 @@ func (c *Cloud) writable(r *request, k *kind) error {
 		return err
 	}
 	return c.unlocked(r, r.id.String())
+}
+
+// beingDeleted refuses to write what is on its way out.
+func (c *Cloud) beingDeleted(k *kind, old *Resource) error {
+	if old == nil {
+		return nil
+	}
+	op := c.shelves[k.service].state.Operations[old.Operation]
+	if op == nil || op.Verb != "delete" {
+		return nil
+	}
+	if k.service == "network" {
+		return retryable("RetryableErrorDueToAnotherOperation",
+			"Operation %s (%s) is updating resource %s. The call can be retried in 12 seconds.", op.Name, op.ID, old.ID).header("Retry-After", "12")
+	}
+	e := refuse(http.StatusConflict, "Conflict", "The resource '%s' is being deleted.", old.ID)
+	e.Bare = k.bareErrors
+	return e
 }
 
 func (c *Cloud) delete(r *request, k *kind) (answer, error) {

@@ -96,7 +96,9 @@ func TestFaultOpFailed(t *testing.T) {
 func TestIndexLags(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, func(o *sim.Options) { o.ConsistencyByList = time.Hour })
-	g.group("rg")
+	if _, err := g.groups().CreateOrUpdate(g.ctx, "rg", armresources.ResourceGroup{Location: new("westus2"), Tags: map[string]*string{"owner": new("job")}}, nil); err != nil {
+		t.Fatal(err)
+	}
 	p, err := g.networks().NewSecurityGroupsClient().BeginCreateOrUpdate(g.ctx, "rg", "nsg", nsg(map[string]*string{"owner": new("job")}), nil)
 	made := done(g, p, err)
 	cred, opt := g.arm()
@@ -126,6 +128,19 @@ func TestIndexLags(t *testing.T) {
 	g.world.Step(2 * time.Hour)
 	if got := list(); len(got) != 0 {
 		t.Errorf("listed %v long after the deletion", got)
+	}
+	// What somebody tags from outside shows as well.
+	if _, err := g.world.Invoke("azure", "network", "PUT", DefaultSubscription, "", map[string]any{"id": groupPath("rg") + "routeTables/rt", "body": map[string]any{"location": "westus2"}}); err != nil {
+		t.Fatal(err)
+	}
+	g.world.Step(2 * time.Hour)
+	if _, err := g.world.PatchObject("rt", []byte(`{"tags":{"owner":"job"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	list() // the index learns of it now
+	g.world.Step(2 * time.Hour)
+	if got := list(); len(got) != 1 {
+		t.Errorf("listed %v after a change from outside", got)
 	}
 	client := must(armresources.NewClient(DefaultSubscription, cred, opt))(t)
 	_, err = client.NewListPager(&armresources.ClientListOptions{Filter: new("tagName eq 'owner' and location eq 'westus2'")}).NextPage(g.ctx)

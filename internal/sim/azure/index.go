@@ -36,7 +36,8 @@ func (x *index) entries() map[string]*indexEntry {
 
 // put notes that a tracked resource was made or changed.
 func (x *index) put(r *Resource) {
-	if k := x.cloud.kindOf(r.Type); !k.tracked || strings.Count(r.Type, "/") > 1 && !k.listed {
+	// Groups have a list of their own.
+	if k := x.cloud.kindOf(r.Type); !k.tracked || r.Type == groupType || strings.Count(r.Type, "/") > 1 && !k.listed {
 		return
 	}
 	if old := x.entries()[key(r.ID)]; old != nil && !old.Gone && maps.Equal(old.Tags, r.Tags) && sameJSON(old.Top, r.Top) {
@@ -65,8 +66,33 @@ func (x *index) replace(e *indexEntry) {
 	x.entries()[key(e.ID)] = e
 }
 
+// catchUp notes what has come about without a request: what a provider made together with something else, and what was
+// changed from outside.
+func (x *index) catchUp() {
+	live := map[string]bool{}
+	for _, s := range x.cloud.shelves {
+		for k, r := range s.state.Resources {
+			live[k] = true
+			if e := x.entries()[k]; e == nil || e.Gone {
+				x.put(r)
+				if e := x.entries()[k]; e != nil {
+					e.Changed = r.Created
+				}
+			} else {
+				x.put(r)
+			}
+		}
+	}
+	for k, e := range x.entries() {
+		if !live[k] && !e.Gone {
+			x.gone(&Resource{ID: e.ID})
+		}
+	}
+}
+
 // shown lists what the index shows of a subscription now, by ID.
 func (x *index) shown(r *request, prefix string) []*indexEntry {
+	x.catchUp()
 	var out []*indexEntry
 	all := x.entries()
 	for _, k := range sortedKeys(all) {

@@ -170,6 +170,17 @@ func TestNotProvisionedYet(t *testing.T) {
 	_, err = n.NewNatGatewaysClient().BeginCreateOrUpdate(g.ctx, "rg", "nat", armnetwork.NatGateway{Location: new("westus2"),
 		Properties: &armnetwork.NatGatewayPropertiesFormat{PublicIPAddresses: []*armnetwork.SubResource{{ID: new(groupPath("rg") + "publicIPAddresses/none")}}}}, nil)
 	refused(t, err, 400, "InvalidResourceReference")
+
+	// What is being deleted is not written any more.
+	d, err := n.NewPublicIPAddressesClient().BeginDelete(g.ctx, "rg", "pip", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = n.NewPublicIPAddressesClient().BeginCreateOrUpdate(g.ctx, "rg", "pip", armnetwork.PublicIPAddress{Location: new("westus2"),
+		SKU:        &armnetwork.PublicIPAddressSKU{Name: new(armnetwork.PublicIPAddressSKUNameStandardV2)},
+		Properties: &armnetwork.PublicIPAddressPropertiesFormat{PublicIPAllocationMethod: new(armnetwork.IPAllocationMethodStatic)}}, nil)
+	refused(t, err, 429, "RetryableError")
+	done(g, d, nil)
 }
 
 func TestPeering(t *testing.T) {

@@ -179,7 +179,7 @@ func (c *Cloud) checkAddress(r *request, res *Resource) (answer, error) {
 			if p.Contains(addr) {
 				used := c.usedAddresses(s)
 				free := !used[addr] && !reservedAddress(p, addr)
-				body := map[string]any{"available": free}
+				body := map[string]any{"available": free, "isPlatformReserved": reservedAddress(p, addr)}
 				if !free {
 					body["availableIPAddresses"] = c.freeAddresses(s, 5)
 				}
