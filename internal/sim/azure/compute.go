@@ -26,6 +26,7 @@ func (c *Cloud) addCompute() {
 	s.on["vm"] = c.vmEvent
 	s.on["set"] = c.setEvent
 	s.on["run"] = c.runEvent
+	s.on["feature"] = func(name string) { c.guests.state.Features[name] = "Registered" }
 	s.drive = c.driveMachine
 	allow(armcompute.PossibleCachingTypesValues())
 	allow(armcompute.PossibleDiskDeleteOptionTypesValues())
@@ -45,6 +46,7 @@ func (c *Cloud) addCompute() {
 	c.addRunCommands()
 	c.addExtensions()
 	c.addComputeCatalog()
+	c.addFeatures()
 }
 
 // computeDialect is how Microsoft.Compute words what all providers refuse.

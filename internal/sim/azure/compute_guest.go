@@ -25,7 +25,10 @@ type Guest struct {
 	Machine, Next *guest.Machine `json:",omitempty"`
 	Host          string
 	CustomData    string
-	Image         string // publisher:offer:sku of the catalogue
+	// Admin is the administrator, Keys are those who may log in as such.
+	Admin string
+	Keys  []string
+	Image string // publisher:offer:sku of the catalogue
 	// Registered says that the agent has reported once.
 	Registered bool
 	// What faults of kind guest have done to it.
@@ -67,6 +70,8 @@ type guestsState struct {
 	Ends map[string]string
 	// Reserved are interfaces of machines that got no host, by key of their ID.
 	Reserved map[string]Reservation
+	// Features are the states of preview features that somebody has registered, by subscription and name.
+	Features map[string]string
 }
 
 func newGuests(c *Cloud) *guests {
@@ -86,7 +91,7 @@ func (g *guests) State() any { return &g.state }
 
 // Reset implements sim.Service.
 func (g *guests) Reset() {
-	g.state = guestsState{Guests: map[string]*Guest{}, Runs: map[string]*Run{}, Sets: map[string]*ScaleSet{}, Ends: map[string]string{}, Reserved: map[string]Reservation{}}
+	g.state = guestsState{Guests: map[string]*Guest{}, Runs: map[string]*Run{}, Sets: map[string]*ScaleSet{}, Ends: map[string]string{}, Reserved: map[string]Reservation{}, Features: map[string]string{}}
 }
 
 // Objects implements sim.Service: the machines themselves are objects of Compute.
@@ -148,9 +153,38 @@ func (g *guests) install(m *Guest) *guest.Machine {
 			delete(in.Units, name)
 		}
 	}
+	admit(in, m)
 	in.Packages["walinuxagent"] = true
 	in.Units["walinuxagent"] = &guest.Unit{Active: true, Enabled: true}
 	return in
+}
+
+// admit makes the administrator of a machine and lets the keys in, as cloud-init does before it runs anything of the custom
+// data. In root's file the keys are there too, but open nothing (disable_root of cloud-init).
+func admit(in *guest.Machine, m *Guest) {
+	if m.Admin == "" {
+		return
+	}
+	home := "/home/" + m.Admin
+	for _, dir := range []string{home, home + "/.ssh", "/root/.ssh"} {
+		in.Files[dir] = &guest.File{Dir: true, Mode: 0o700}
+	}
+	keys := strings.Join(m.Keys, "\n")
+	if keys == "" {
+		return
+	}
+	in.Files[home+"/.ssh/authorized_keys"] = &guest.File{Content: keys + "\n", Mode: 0o600}
+	in.Files["/root/.ssh/authorized_keys"] = &guest.File{Mode: 0o600, Content: "no-port-forwarding,no-agent-forwarding,no-X11-forwarding,command=\"echo 'Please login as the user \\\"" + m.Admin +
+		"\\\" rather than the user \\\"root\\\".';echo;sleep 10;exit 142\" " + keys + "\n"}
+}
+
+// newGuest is the guest of a machine with an osProfile.
+func newGuest(os doc, host, customData string, image *imageSKU, doom *Error) *Guest {
+	m := &Guest{Host: host, CustomData: customData, Image: image.Publisher + ":" + image.Offer + ":" + image.SKU, Doom: doom, Admin: os.str("adminUsername")}
+	for _, k := range os.docs("linuxConfiguration.ssh.publicKeys") {
+		m.Keys = append(m.Keys, strings.TrimSpace(k.str("keyData")))
+	}
+	return m
 }
 
 // stop switches a machine off; events of the boot under way no longer count.

@@ -133,7 +133,7 @@ func checkBoots(size *vmSize, i *imageSKU) *Error {
 }
 
 // checkSecurity judges a securityProfile.
-func checkSecurity(sec doc, size *vmSize, i *imageSKU) *Error {
+func (c *Cloud) checkSecurity(r *request, sec doc, size *vmSize, i *imageSKU) *Error {
 	if strings.EqualFold(sec.str("securityType"), "TrustedLaunch") {
 		if i != nil && i.Gen != "V2" {
 			return refuse(400, "BadRequest", "Use of TrustedLaunch setting is not supported for the provided image. Please select Trusted Launch Supported Gen2 OS Image. For more information, see https://aka.ms/TrustedLaunch-FAQ.")
@@ -143,6 +143,9 @@ func checkSecurity(sec doc, size *vmSize, i *imageSKU) *Error {
 		}
 	} else if sec.has("uefiSettings") {
 		return invalidParameter("securityProfile.uefiSettings", "UefiSettings in securityProfile is only supported for securityType 'TrustedLaunch' or 'ConfidentialVM'.")
+	}
+	if sec.flag("encryptionAtHost") && c.feature(r.subscription, hostEncryption) != "Registered" {
+		return invalidParameter("securityProfile.encryptionAtHost", "The property 'securityProfile.encryptionAtHost' is not valid because the '%s' feature is not enabled for this subscription.", hostEncryption)
 	}
 	if sec.flag("encryptionAtHost") && size.Series.NoHostCrypt {
 		return invalidParameter("securityProfile.encryptionAtHost", "The VM size '%s' is not supported for Encryption at Host.", size.Name)

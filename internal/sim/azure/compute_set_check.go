@@ -36,7 +36,7 @@ func (c *Cloud) checkSet(r *request, now, old *Resource) (*vmSize, *imageSKU, *E
 	if e := checkOrchestration(now); e != nil {
 		return nil, nil, e
 	}
-	image, e := c.checkProfile(now, old, size)
+	image, e := c.checkProfile(r, now, old, size)
 	if e != nil {
 		return nil, nil, e
 	}
@@ -67,7 +67,7 @@ func checkOrchestration(now *Resource) *Error {
 	return nil
 }
 
-func (c *Cloud) checkProfile(now, old *Resource, size *vmSize) (*imageSKU, *Error) {
+func (c *Cloud) checkProfile(r *request, now, old *Resource, size *vmSize) (*imageSKU, *Error) {
 	profile := now.Properties.sub("virtualMachineProfile")
 	if profile == nil {
 		return nil, missingParameter("virtualMachineProfile")
@@ -82,7 +82,7 @@ func (c *Cloud) checkProfile(now, old *Resource, size *vmSize) (*imageSKU, *Erro
 	if e := checkBoots(size, image); e != nil {
 		return nil, e
 	}
-	if e := checkSecurity(profile.sub("securityProfile"), size, image); e != nil {
+	if e := c.checkSecurity(r, profile.sub("securityProfile"), size, image); e != nil {
 		return nil, e
 	}
 	if old == nil {

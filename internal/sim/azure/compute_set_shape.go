@@ -47,7 +47,7 @@ func (c *Cloud) addMember(set *Resource, kept *ScaleSet) {
 		c.index.put(vm)
 	}
 	kept.Applied[key(vm.ID)] = kept.Model
-	c.launch(vm, &Guest{Host: host, CustomData: kept.CustomData, Image: image.Publisher + ":" + image.Offer + ":" + image.SKU, Doom: doom})
+	c.launch(vm, newGuest(os, host, kept.CustomData, image, doom))
 }
 
 // shapeVM makes a machine of a flexible set: a virtual machine like any other.

@@ -126,6 +126,9 @@ func TestVMLife(t *testing.T) {
 	if err != nil || !strings.Contains(out, "[stdout]\nstatus: done\nthere\n") {
 		t.Errorf("%q, %v", out, err)
 	}
+	if out, err := g.run("web", "cat /home/cloud/.ssh/authorized_keys; grep -c root /root/.ssh/authorized_keys"); err != nil || !strings.Contains(out, testKey+"\n1\n") {
+		t.Errorf("keys: %q, %v", out, err)
+	}
 	if out, err := g.run("web", "echo oops >&2; exit 3"); err != nil || !strings.Contains(out, "Enable succeeded") || !strings.Contains(out, "oops") {
 		t.Errorf("a failed script: %q, %v", out, err)
 	}
@@ -167,6 +170,7 @@ func TestVMRefusals(t *testing.T) {
 	g.group("rg")
 	g.vnet("net", "10.0.0.0/16", "10.0.0.0/24")
 	nic := g.nic("nic1")
+	g.world.SetQuota("azure", "features", hostEncryption, "", "", 0)
 	vms := g.compute().NewVirtualMachinesClient()
 	for name, c := range map[string]struct {
 		change func(*armcompute.VirtualMachine)
@@ -199,6 +203,9 @@ func TestVMRefusals(t *testing.T) {
 			v.Properties.StorageProfile.ImageReference.SKU = new("server-gen1")
 			v.Properties.SecurityProfile = &armcompute.SecurityProfile{SecurityType: new(armcompute.SecurityTypesTrustedLaunch)}
 		}, 400, "BadRequest"},
+		"feature not registered": {func(v *armcompute.VirtualMachine) {
+			v.Properties.SecurityProfile = &armcompute.SecurityProfile{EncryptionAtHost: new(true)}
+		}, 400, "InvalidParameter"},
 		"no such identity": {func(v *armcompute.VirtualMachine) {
 			v.Identity = &armcompute.VirtualMachineIdentity{Type: new(armcompute.ResourceIdentityTypeUserAssigned), UserAssignedIdentities: map[string]*armcompute.UserAssignedIdentitiesValue{
 				"/subscriptions/" + DefaultSubscription + "/resourceGroups/rg/providers/Microsoft.ManagedIdentity/userAssignedIdentities/none": {}}}

@@ -135,7 +135,7 @@ func (c *Cloud) checkVM(r *request, now, old *Resource) (*vmSize, *imageSKU, *Er
 	if e := checkBoots(size, image); e != nil {
 		return nil, nil, e
 	}
-	if e := checkSecurity(p.sub("securityProfile"), size, image); e != nil {
+	if e := c.checkSecurity(r, p.sub("securityProfile"), size, image); e != nil {
 		return nil, nil, e
 	}
 	if old == nil || !p.has("osProfile") {
@@ -220,7 +220,7 @@ func (c *Cloud) prepareVM(r *request, now *Resource, size *vmSize, image *imageS
 			sku["capacity"] = float64(capacityOf(set) + 1)
 		}
 	}
-	c.launch(now, &Guest{Host: host, CustomData: custom, Image: image.Publisher + ":" + image.Offer + ":" + image.SKU, Doom: doom})
+	c.launch(now, newGuest(os, host, custom, image, doom))
 }
 
 // changeVM carries out a PUT or PATCH on a machine that exists.

@@ -39,7 +39,8 @@ func (c *Cloud) addBalancerParts() {
 			add("DELETE", lb+list+"/{part}", lbOperations[list]+"_Delete", func(r *request) (answer, error) { return c.deletePart(r, list) })
 		}
 	}
-	add("POST", lb+lbRules+"/{part}/health", "LoadBalancerLoadBalancingRules_Health", c.ruleHealth)
+	c.handle(route{method: "POST", pattern: lb + lbRules + "/{part}/health", service: "network", operation: "LoadBalancerLoadBalancingRules_Health", kind: loadBalancerType,
+		versions: networkVersions, serve: c.ruleHealth, read: true})
 }
 
 // balancer finds the load balancer that the path of a sub-resource names.
