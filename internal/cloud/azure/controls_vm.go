@@ -124,7 +124,9 @@ func (c *controls) vms(ctx context.Context) error {
 	c.same("VMZ-08", "VMs' public addresses", "none", agreed(public), "CKV_AZURE_119")
 	c.same("VMZ-09", "VMs forward packets", "no", agreed(forwarding), "CKV_AZURE_118")
 	c.same("VMZ-12", "VMs have the VM agent", "yes", agreed(agents), "CKV_AZURE_179")
-	c.same("VMZ-13", "guest patching", string(armcompute.LinuxVMGuestPatchModeAutomaticByPlatform), agreed(patching), "CKV_AZURE_177")
+	if c.infra.ScalingGroupID == "" {
+		c.same("VMZ-13", "guest patching", string(armcompute.LinuxVMGuestPatchModeAutomaticByPlatform), agreed(patching), "CKV_AZURE_177")
+	}
 	c.same("VMZ-18", "VMs' interfaces have a security group", "yes", agreed(grouped), "AZU-0068")
 	c.same("VMZ-19", "accelerated networking (where the size allows)", yesNo(allowed.accelerated), agreed(fast), "Azure.VM.AcceleratedNetworking")
 	return nil
@@ -151,6 +153,10 @@ func (c *controls) scaleSet(ctx context.Context) error {
 	}
 	if zonal(c.r) {
 		c.add("VMZ-16", "scale set spans zones", "2 or more", sorted(x.Zones), len(x.Zones) >= 2, "Azure.VMSS.AvailabilityZone")
+	}
+	if policy := value(x.is.Properties).UpgradePolicy; c.infra.ScalingGroupID != "" && policy != nil {
+		// A new image means new VMs, and those come only when a person asks.
+		c.add("VMZ-14", "scale set replaces its VMs by itself when a new image comes", "not asked for (opt-in)", string(value(policy.Mode)), true, "CKV_AZURE_95")
 	}
 	c.add("VMZ-17", "scale set holds at least one VM", "1 or more", strconv.Itoa(len(c.infra.VMs)), len(c.infra.VMs) > 0, "vm_scaleset_not_empty")
 	return nil

@@ -349,6 +349,10 @@ func serviceOf(id string) string {
 		return "network"
 	case "Microsoft.Authorization":
 		return "locks"
+	case "Microsoft.Compute":
+		return "compute"
+	case "Microsoft.Insights":
+		return "insights"
 	}
 	return "resources"
 }

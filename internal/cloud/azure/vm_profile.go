@@ -117,13 +117,23 @@ func (p *Provider) shape(ctx context.Context, r *pipeline.Run, spec job.VMSpec) 
 	return s, err
 }
 
-// ssh is the throw-away key, where Azure puts it.
+// linux lets nobody in by password, and by no key but the throw-away one, which
+// stands where Azure puts it.
 func (s shape) linux() *armcompute.LinuxConfiguration {
 	return &armcompute.LinuxConfiguration{
 		DisablePasswordAuthentication: new(true), ProvisionVMAgent: new(true),
-		PatchSettings: &armcompute.LinuxPatchSettings{PatchMode: new(armcompute.LinuxVMGuestPatchModeAutomaticByPlatform), AssessmentMode: new(armcompute.LinuxPatchAssessmentModeAutomaticByPlatform)},
-		SSH:           &armcompute.SSHConfiguration{PublicKeys: []*armcompute.SSHPublicKey{{Path: new(bootstrap.AuthorizedKeys[0]), KeyData: &s.key}}},
+		SSH: &armcompute.SSHConfiguration{PublicKeys: []*armcompute.SSHPublicKey{{Path: new(bootstrap.AuthorizedKeys[0]), KeyData: &s.key}}},
 	}
+}
+
+// patched has the platform patch a VM (control VMZ-13). Uniform scale sets do not
+// take it: theirs come with new images ("Automatic Guest Patching for Azure
+// Virtual Machines").
+func patched(linux *armcompute.LinuxConfiguration) *armcompute.LinuxConfiguration {
+	linux.PatchSettings = &armcompute.LinuxPatchSettings{
+		PatchMode: new(armcompute.LinuxVMGuestPatchModeAutomaticByPlatform), AssessmentMode: new(armcompute.LinuxPatchAssessmentModeAutomaticByPlatform),
+	}
+	return linux
 }
 
 func (s shape) security() *armcompute.SecurityProfile {
@@ -182,7 +192,7 @@ func (s shape) vmBody(key, name, set, zone string, i int) armcompute.VirtualMach
 			VirtualMachineScaleSet: &armcompute.SubResource{ID: &set},
 			HardwareProfile:        &armcompute.HardwareProfile{VMSize: new(armcompute.VirtualMachineSizeTypes(ic.InstanceType))},
 			OSProfile: &armcompute.OSProfile{ComputerName: &name, AdminUsername: new(bootstrap.AdminUser), CustomData: &s.data,
-				AllowExtensionOperations: new(true), LinuxConfiguration: s.linux()},
+				AllowExtensionOperations: new(true), LinuxConfiguration: patched(s.linux())},
 			StorageProfile: &armcompute.StorageProfile{ImageReference: reference(ic.ImageID), OSDisk: &armcompute.OSDisk{
 				Name: new(diskName(name)), CreateOption: new(armcompute.DiskCreateOptionTypesFromImage), DeleteOption: new(armcompute.DiskDeleteOptionTypesDelete),
 				DiskSizeGB: new(int32(s.spec.Pool.DiskGiB)), ManagedDisk: &armcompute.ManagedDiskParameters{StorageAccountType: s.account()}, //nolint:gosec // at most 16384

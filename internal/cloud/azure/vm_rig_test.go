@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
@@ -76,4 +78,33 @@ func (g *rig) bootstrapped(ctx context.Context, r *pipeline.Run) error {
 		return pipeline.Wait(10*time.Second, "%s", pending)
 	}
 	return nil
+}
+
+// pools is the pool that the job asks for.
+func (g *rig) pools() []job.Pool {
+	spec, err := g.job.VMSpec()
+	if err != nil {
+		g.Fatal(err)
+	}
+	return []job.Pool{spec.Pool}
+}
+
+// read is a resource as the cloud shows it.
+func (g *rig) read(id string) map[string]any {
+	g.Helper()
+	var doc map[string]any
+	if err := g.p.get(anything(g.Context()), id, &doc); err != nil {
+		g.Fatal(err)
+	}
+	return doc
+}
+
+// nicOf is the interface of the i-th VM.
+func (g *rig) nicOf(i int) string {
+	g.Helper()
+	vm, err := read[armcompute.VirtualMachine](g.Context(), g.p, g.job.Config.InfraConfig.VMs[i].InstanceID)
+	if err != nil {
+		g.Fatal(err)
+	}
+	return nicOf(vm.is.Properties.NetworkProfile)
 }

@@ -1,0 +1,68 @@
+package azure
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v10"
+
+	"github.com/zopday/provisioner/internal/pipeline"
+)
+
+// What a person changes at the cloud is named, attribute by attribute, and not
+// rewritten by a verify.
+func TestVMDrift(t *testing.T) {
+	for _, c := range []struct {
+		name, spec, attr string
+		change           func(g *rig)
+	}{
+		{"a VM deleted", fixedSpec, "exists", func(g *rig) { g.invoke("DELETE", g.job.Config.InfraConfig.VMs[0].InstanceID, nil) }},
+		{"a disk opened", fixedSpec, "network access", func(g *rig) {
+			g.invoke("PATCH", g.p.idIn(g.run(pipeline.Verify), typeDisk, diskName(vmName(g.run(0), "vm-1"))), map[string]any{"properties": map[string]any{"networkAccessPolicy": "AllowAll"}})
+		}},
+		{"another health check", fixedLB, "health check", func(g *rig) {
+			ctx := anything(g.Context())
+			lb, err := read[armnetwork.LoadBalancer](ctx, g.p, g.job.Config.InfraConfig.LoadBalancerID)
+			if err != nil {
+				g.Fatal(err)
+			}
+			lb.is.Properties.Probes[0].Properties.RequestPath = new("/")
+			if _, _, err := put[struct{}](ctx, g.p, lb.ID, lb.is, nil); err != nil {
+				g.Fatal(err)
+			}
+		}},
+		{"out of the pool", fixedLB, "member " + "", func(g *rig) {
+			nic := g.nicOf(0)
+			n := g.read(nic)
+			delete(n["properties"].(map[string]any)["ipConfigurations"].([]any)[0].(map[string]any)["properties"].(map[string]any), "loadBalancerBackendAddressPools")
+			g.put(nic, n)
+		}},
+		{"more VMs allowed", setSpec, "least and most VMs", func(g *rig) {
+			id := g.p.autoscale(g.run(pipeline.Verify), first(g.pools())).id
+			a := g.read(id)
+			a["properties"].(map[string]any)["profiles"].([]any)[0].(map[string]any)["capacity"].(map[string]any)["maximum"] = "9"
+			g.put(id, a)
+		}},
+		{"a rule that opens SSH", fixedSpec, "other rules", func(g *rig) {
+			g.put(g.job.Config.InfraConfig.VMSecurityGroupID+"/securityRules/ssh", map[string]any{"properties": map[string]any{"priority": 100, "access": "Allow", "direction": "Inbound", "protocol": "Tcp",
+				"sourceAddressPrefix": "*", "sourcePortRange": "*", "destinationAddressPrefix": "*", "destinationPortRange": "22"}})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			g := vms(t, c.spec)
+			g.up()
+			c.change(g)
+			since := g.mark()
+			drift := g.drift()
+			if !slices.ContainsFunc(drift, func(d pipeline.Drift) bool {
+				return d.Attr == c.attr || c.attr == "member " && len(d.Attr) > 7 && d.Attr[:7] == c.attr
+			}) {
+				t.Errorf("%q is not among %v", c.attr, drift)
+			}
+			if _, changes := g.calls(since); sum(changes) > 0 {
+				t.Errorf("a verify changed %v", changes)
+			}
+		})
+	}
+}
