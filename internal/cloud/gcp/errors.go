@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -163,4 +164,30 @@ func retryAfter(h http.Header) time.Duration {
 // absent is the error for an object that a list did not hold.
 func absent(service, op, what string) error {
 	return &pipeline.CloudError{Class: pipeline.NotFound, Service: service, Op: op, Message: what + " is not there", Sent: true}
+}
+
+// permissionRE finds the permission that a refusal names, such as
+// compute.networks.create.
+var permissionRE = regexp.MustCompile(`[Pp]ermission '([A-Za-z]+(?:\.[A-Za-z]+)+)'|'([A-Za-z]+(?:\.[A-Za-z]+)+)' permission`)
+
+// explained is a refusal for want of rights with what to do about it: who may not
+// is told by the permission's name, and an organisation's policy or a missing
+// billing account are no matter of permissions.
+func explained(err error) error {
+	var ce *pipeline.CloudError
+	var fatal *pipeline.FatalError
+	if errors.As(err, &fatal) || !errors.As(err, &ce) || ce.Class != pipeline.Denied {
+		return err
+	}
+	hint := "Grant the credentials of this cloud account a role that allows " + ce.Service + " " + ce.Op + ", then retry."
+	lower := strings.ToLower(ce.Message)
+	switch m := permissionRE.FindStringSubmatch(ce.Message); {
+	case m != nil:
+		hint = "Grant the credentials of this cloud account a role with " + m[1] + m[2] + " (gcloud projects add-iam-policy-binding), then retry."
+	case strings.Contains(lower, "constraint"):
+		hint = "Have the administrator of the organisation's policies allow it for this project, then retry."
+	case strings.Contains(lower, "billing"):
+		hint = "Link the project to a billing account that is open, then retry."
+	}
+	return pipeline.Fatal("permission-denied", ce.Error(), hint).From(ce)
 }

@@ -176,3 +176,24 @@ func TestLabels(t *testing.T) {
 		t.Errorf("%q and %q", got["note"], got["other"])
 	}
 }
+
+// Who may not is told what to do about it.
+func TestExplained(t *testing.T) {
+	for message, want := range map[string]string{
+		"Required 'compute.networks.create' permission for 'projects/p'":                      "a role with compute.networks.create",
+		"Permission 'dns.managedZones.create' denied on resource (or it may not exist).":      "a role with dns.managedZones.create",
+		"Constraint constraints/compute.restrictVpcPeering violated for project p.":           "the organisation's policies",
+		"This API method requires billing to be enabled. Please enable billing on project #1": "billing account",
+		"The caller does not have permission":                                                 "a role that allows compute networks.insert",
+	} {
+		denied := &pipeline.CloudError{Class: pipeline.Denied, Service: serviceCompute, Op: "networks.insert", Message: message, Sent: true}
+		err := explained(denied)
+		if f := fatal(err); f == nil || f.Problem.Code != "permission-denied" || !strings.Contains(f.Problem.Hint, want) || !pipeline.Is(err, pipeline.Denied) {
+			t.Errorf("%s: %v", message, err)
+		}
+	}
+	busy := &pipeline.CloudError{Class: pipeline.Busy}
+	if explained(busy) != error(busy) || explained(nil) != nil {
+		t.Error("what is no refusal was changed")
+	}
+}

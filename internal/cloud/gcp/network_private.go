@@ -31,7 +31,7 @@ func (p *Provider) ensurePrivateServices(ctx context.Context, r *pipeline.Run, n
 		return err
 	}
 	_, err = r.Ensure(ctx, p.connection(r, network, base(id)))
-	return err
+	return explained(err)
 }
 
 // servicesRange is the range that is set aside for managed services.

@@ -228,7 +228,7 @@ func (p *Provider) lateFailure(r *pipeline.Run, x pipeline.Resource, err error) 
 	var fatal *pipeline.FatalError
 	ce, ok := r.Recall(failureKey(x)).(*pipeline.CloudError)
 	if !ok || ce == nil || !errors.As(err, &fatal) || fatal.Problem.Code != "object-ended" {
-		return err
+		return explained(err)
 	}
 	r.Remember(failureKey(x), (*pipeline.CloudError)(nil))
 	if ce.Class == pipeline.Capacity {
@@ -237,6 +237,9 @@ func (p *Provider) lateFailure(r *pipeline.Run, x pipeline.Resource, err error) 
 	key := "failures of " + x.Kind + " " + x.Key
 	n, _ := r.Recall(key).(int)
 	r.Remember(key, n+1)
+	if ce.Class == pipeline.Denied {
+		return explained(ce)
+	}
 	if n >= failuresTolerated {
 		d := pipeline.Judge(ce, 1000) // its budget is spent: what it stops with
 		d.Problem.Message = fmt.Sprintf("%s; made anew %d times", ce.Error(), n)

@@ -70,7 +70,7 @@ func (p *Provider) EnsureDNSZones(ctx context.Context, r *pipeline.Run) error {
 		parts = append(parts, func(ctx context.Context) error {
 			id, err := r.Ensure(ctx, p.zone(r, i, z))
 			infos[i] = job.DNSZoneInfo{Name: z.Name, ID: id, Visibility: z.Visibility}
-			return err
+			return explained(err)
 		})
 	}
 	if err := pipeline.All(ctx, parts...); err != nil || r.Mode != pipeline.Apply {
