@@ -93,7 +93,10 @@ func (c *Clouds) Open(ctx context.Context, j *job.Job) (cloud.Provider, error) {
 	return p, nil
 }
 
-var _ cloud.Opener = (*Clouds)(nil)
+var (
+	_ cloud.Opener        = (*Clouds)(nil)
+	_ cloud.NetworkFamily = (*Provider)(nil)
+)
 
 // provider is the account in the region, with clients that are not too old.
 func (c *Clouds) provider(ctx context.Context, account, region string) (*Provider, error) {

@@ -216,6 +216,8 @@ func wordless(service, op string) bool {
 		return strings.HasPrefix(op, "Head") || isMutating(service, op)
 	case "CloudWatch Logs":
 		return isMutating(service, op)
+	case "Route 53":
+		return op == "ChangeTagsForResource" // an element without content, or nothing at all
 	}
 	return false
 }

@@ -44,7 +44,11 @@ func TestNetworkCrashMatrix(t *testing.T) {
 		fault := func(n int) sim.Fault {
 			return sim.Fault{Kind: kind, Mutating: &yes, After: n, Code: "InternalError", Status: 500}
 		}
-		for n := range sum(changes) {
+		step := 1 // what fails before anything happened is the milder case: every third will do
+		if kind == sim.FaultError {
+			step = 3
+		}
+		for n := 0; n < sum(changes); n += step {
 			t.Run(fmt.Sprintf("create %s %d", kind, n+1), func(t *testing.T) {
 				t.Parallel()
 				g, before := newEverything(t)
@@ -65,7 +69,7 @@ func TestNetworkCrashMatrix(t *testing.T) {
 				g.equal(before)
 			})
 		}
-		for n := range sum(removals) {
+		for n := 0; n < sum(removals); n += step {
 			t.Run(fmt.Sprintf("teardown %s %d", kind, n+1), func(t *testing.T) {
 				t.Parallel()
 				g, before := newEverything(t)

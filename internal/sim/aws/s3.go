@@ -166,10 +166,14 @@ func noBucket() *Error {
 // Amazon S3 user guide).
 func (s *s3Service) open(r *s3Request) (*Bucket, error) {
 	b := s.state.Buckets[r.bucket]
+	expected := ""
+	if r.HTTP != nil {
+		expected = r.HTTP.Header.Get("X-Amz-Expected-Bucket-Owner")
+	}
 	switch {
 	case b == nil:
 		return nil, noBucket()
-	case b.Account != r.Account:
+	case b.Account != r.Account || expected != "" && expected != b.Account:
 		return nil, refuseStatus(403, "AccessDenied", "Access Denied")
 	case b.Region != r.Region && r.HTTP != nil:
 		return nil, refuseStatus(301, "PermanentRedirect", "The bucket you are attempting to access must be addressed using the specified endpoint. Please send all future requests to this endpoint.")
