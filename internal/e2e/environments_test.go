@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"path"
+
 	"github.com/zopday/provisioner/internal/job"
 )
 
@@ -24,10 +26,22 @@ var environments = []environment{
 	{cloud: job.GCP, family: job.Network, mode: job.ModeCreate, what: "peering", spec: peeredNetwork, place: gcpNetwork("hub")},
 	{cloud: job.GCP, family: job.Network, mode: job.ModeCreateInExisting, spec: existingNetwork, place: gcpNetwork("office")},
 	{cloud: job.GCP, family: job.Network, mode: job.ModeAdopt, spec: adoptedNetwork, place: gcpNetwork("office")},
-	{cloud: job.GCP, family: job.VM, mode: job.ModeCreate, what: "fixed", spec: fixedLB},
-	{cloud: job.GCP, family: job.VM, mode: job.ModeCreate, what: "mig", spec: asgLB},
+	{cloud: job.GCP, family: job.VM, mode: job.ModeCreate, what: "fixed", spec: fixedLB, attr: "disabled",
+		tamper: func(r *rig) {
+			r.call("compute", "firewalls.patch", map[string]any{"firewall": path.Base(r.object("compute:firewall", "vm-closed")), "disabled": true})
+		}},
+	{cloud: job.GCP, family: job.VM, mode: job.ModeCreate, what: "mig", spec: asgLB, attr: "size",
+		tamper: func(r *rig) {
+			r.call("compute", "regionAutoscalers.patch", map[string]any{"region": regions[job.GCP], "autoscaler": path.Base(r.object("compute:autoscaler", "autoscaler")),
+				"autoscalingPolicy": map[string]any{"maxNumReplicas": 9}})
+		}},
 
-	{cloud: job.Azure, family: job.Network, mode: job.ModeCreate, spec: wholeNetwork},
+	{cloud: job.Azure, family: job.Network, mode: job.ModeCreate, spec: wholeNetwork, attr: "other rules",
+		tamper: func(r *rig) {
+			r.call("network", "PUT", map[string]any{"id": r.object("network:nsg", "nsg-private") + "/securityRules/open", "body": map[string]any{"properties": map[string]any{
+				"priority": 300, "access": "Allow", "direction": "Inbound", "protocol": "Tcp", "sourceAddressPrefix": "Internet", "sourcePortRange": "*",
+				"destinationAddressPrefix": "*", "destinationPortRange": "22"}}})
+		}},
 	{cloud: job.Azure, family: job.Network, mode: job.ModeCreate, what: "peering", spec: peeredNetwork, place: vnet("hub")},
 	{cloud: job.Azure, family: job.Network, mode: job.ModeCreateInExisting, spec: existingNetwork, place: vnet("office")},
 	{cloud: job.Azure, family: job.Network, mode: job.ModeAdopt, spec: adoptedNetwork, place: vnet("office")},

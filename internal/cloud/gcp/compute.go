@@ -246,7 +246,7 @@ func (p *Provider) metadataAspect(r *pipeline.Run, id string, have *compute.Meta
 func guards() *compute.Metadata {
 	m := &compute.Metadata{}
 	for _, k := range slices.Sorted(maps.Keys(vmMetadata)) {
-		m.Items = append(m.Items, &compute.MetadataItems{Key: k, Value: ptr(vmMetadata[k])})
+		m.Items = append(m.Items, &compute.MetadataItems{Key: k, Value: new(vmMetadata[k])})
 	}
 	return m
 }

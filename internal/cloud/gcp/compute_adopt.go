@@ -87,7 +87,7 @@ func ownedByJob(what, owner string) error {
 // managed group.
 func (p *Provider) adopted(ctx context.Context, r *pipeline.Run, a job.Adopt) (ids []string, group string, err error) {
 	for _, named := range a.IDs {
-		id, err := p.adoptedVM(ctx, r, named)
+		id, err := p.adoptedVM(ctx, named)
 		if err != nil {
 			return nil, "", err
 		}
@@ -109,7 +109,7 @@ func (p *Provider) adopted(ctx context.Context, r *pipeline.Run, a job.Adopt) (i
 
 // adoptedVM is the ID of a VM that is named by its link, its zone and name, or
 // its name alone.
-func (p *Provider) adoptedVM(ctx context.Context, r *pipeline.Run, named string) (string, error) {
+func (p *Provider) adoptedVM(ctx context.Context, named string) (string, error) {
 	const field = "config.spec.adopt.ids"
 	id := rel(named)
 	if zone, vm, ok := strings.Cut(named, "/"); ok && !strings.Contains(vm, "/") {

@@ -63,7 +63,7 @@ func (p *Provider) ensureGroup(ctx context.Context, r *pipeline.Run, spec job.VM
 		return nil
 	}
 	if n := serving(members); n < int(g.TargetSize) {
-		return p.awaitMembers(ctx, r, members, n, int(g.TargetSize))
+		return p.awaitMembers(r, members, n, int(g.TargetSize))
 	}
 	noLonger(r, "group")
 	noLonger(r, "capacity")
@@ -155,7 +155,7 @@ func (p *Provider) byID(ctx context.Context, ids []string) (map[string]*compute.
 
 // awaitMembers says why the group is not complete. What it says of its last try
 // for each VM is the only place where a lack of capacity or quota shows.
-func (p *Provider) awaitMembers(ctx context.Context, r *pipeline.Run, members []*compute.ManagedInstance, have, want int) error {
+func (p *Provider) awaitMembers(r *pipeline.Run, members []*compute.ManagedInstance, have, want int) error {
 	group := base(r.Job.Config.InfraConfig.ScalingGroupID)
 	text := fmt.Sprintf("%d of %d VMs of managed group %s run", have, want, group)
 	failed := lastFailure(members)

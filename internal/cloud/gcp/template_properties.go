@@ -65,12 +65,10 @@ func userMetadata(j *job.Job, spec job.VMSpec) (*compute.Metadata, error) {
 	}
 	m := &compute.Metadata{}
 	for _, k := range slices.Sorted(maps.Keys(values)) {
-		m.Items = append(m.Items, &compute.MetadataItems{Key: k, Value: ptr(values[k])})
+		m.Items = append(m.Items, &compute.MetadataItems{Key: k, Value: new(values[k])})
 	}
 	return m, nil
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // vmProperties is everything that a VM is started with: a shielded machine with
 // the job's own account, one interface without an external address in the
@@ -101,7 +99,7 @@ func vmProperties(j *job.Job, spec job.VMSpec) (*compute.InstanceProperties, err
 		NetworkInterfaces: []*compute.NetworkInterface{network},
 		ServiceAccounts:   []*compute.ServiceAccount{{Email: infra.ServiceAccount, Scopes: []string{scopeAll}}},
 		Scheduling: &compute.Scheduling{
-			AutomaticRestart: ptr(true), OnHostMaintenance: maintenanceOf(infra.InstanceType), ProvisioningModel: "STANDARD",
+			AutomaticRestart: new(true), OnHostMaintenance: maintenanceOf(infra.InstanceType), ProvisioningModel: "STANDARD",
 			ForceSendFields: []string{"Preemptible"},
 		},
 		ShieldedInstanceConfig: &compute.ShieldedInstanceConfig{EnableSecureBoot: true, EnableVtpm: true, EnableIntegrityMonitoring: true},
@@ -123,17 +121,6 @@ func (want traits) compare(have traits) []pipeline.Aspect {
 	for _, name := range traitNames {
 		if w, asked := want[name]; asked {
 			out = append(out, pipeline.Aspect{Name: name, Wanted: w, Seen: have[name]})
-		}
-	}
-	return out
-}
-
-// differ names the traits that are not as wanted.
-func differing(aspects []pipeline.Aspect) []string {
-	var out []string
-	for _, a := range aspects {
-		if a.Wanted != a.Seen {
-			out = append(out, fmt.Sprintf("%s is %q and should be %q", a.Name, a.Seen, a.Wanted))
 		}
 	}
 	return out

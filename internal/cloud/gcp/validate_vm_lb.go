@@ -68,18 +68,22 @@ func (v *vmChecker) certificate(ctx context.Context, b balancer) error {
 			"Point the domains to the load balancer's address when it is there.")
 		return nil
 	}
+	v.ends(got)
+	return nil
+}
+
+// ends looks at a certificate's last day, if it says one.
+func (v *vmChecker) ends(got *compute.SslCertificate) {
+	const check, field = "certificate", "config.spec.loadBalancer.certificate"
 	end, err := time.Parse(time.RFC3339, got.ExpireTime)
 	switch {
-	case err != nil:
-	case end.Before(v.r.Now()):
+	case err == nil && end.Before(v.r.Now()):
 		v.fails(check, field, fmt.Sprintf("certificate %s ended on %s", got.Name, end.Format(time.DateOnly)), "Name another certificate.")
-		return nil
-	case end.Before(v.r.Now().Add(14 * 24 * time.Hour)):
+	case err == nil && end.Before(v.r.Now().Add(14*24*time.Hour)):
 		v.warn(check, field, fmt.Sprintf("certificate %s ends on %s", got.Name, end.Format(time.DateOnly)), "Renew it.")
-		return nil
+	default:
+		v.ok(check, "%s", got.Name)
 	}
-	v.ok(check, "%s", got.Name)
-	return nil
 }
 
 // proxies proves that an internal HTTP load balancer's proxies have a place.

@@ -44,7 +44,7 @@ func TestVMDrift(t *testing.T) {
 					return err
 				}
 				i.Metadata.Items = slices.DeleteFunc(i.Metadata.Items, func(x *compute.MetadataItems) bool { return x.Key == "enable-oslogin" })
-				i.Metadata.Items = append(i.Metadata.Items, &compute.MetadataItems{Key: "theirs", Value: ptr("kept")})
+				i.Metadata.Items = append(i.Metadata.Items, &compute.MetadataItems{Key: "theirs", Value: new("kept")})
 				return done(send(ctx, g.p.compute.Instances.SetMetadata(testProject, vm.Zone, vm.Name, i.Metadata)))
 			}},
 			{"compute:firewall/vm-closed disabled", "true", func(ctx context.Context, g vmRig) error {
