@@ -88,9 +88,7 @@ func (p *Provider) request(ctx context.Context, method, path string, body any, h
 		return reply{}, err
 	}
 	req.Raw().Header.Set("Accept", "application/json")
-	for name, values := range header {
-		req.Raw().Header[name] = values
-	}
+	maps.Copy(req.Raw().Header, header)
 	if body != nil {
 		if err := runtime.MarshalAsJSON(req, body); err != nil {
 			return reply{}, fmt.Errorf("%s %s: %w", method, path, err)
@@ -100,7 +98,7 @@ func (p *Provider) request(ctx context.Context, method, path string, body any, h
 	if err != nil {
 		return reply{}, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was read to its end by the pipeline
+	defer resp.Body.Close()
 	text, err := runtime.Payload(resp)
 	return reply{status: resp.StatusCode, header: resp.Header, body: text}, err
 }

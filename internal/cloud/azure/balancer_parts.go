@@ -21,7 +21,7 @@ const (
 
 func portText(port int) string { return strconv.Itoa(port) }
 
-func port(n int) *int32 { return new(int32(n)) } //nolint:gosec // at most 65535
+func port(n int) *int32 { return new(int32(n)) }
 
 // lbOwner: parts of a load balancer have no tags; they are whose it is.
 func lbOwner[T any](p *Provider, lb string) func(context.Context, resource[T]) (string, error) {

@@ -195,7 +195,7 @@ func (s shape) vmBody(key, name, set, zone string, i int) armcompute.VirtualMach
 				AllowExtensionOperations: new(true), LinuxConfiguration: patched(s.linux())},
 			StorageProfile: &armcompute.StorageProfile{ImageReference: reference(ic.ImageID), OSDisk: &armcompute.OSDisk{
 				Name: new(diskName(name)), CreateOption: new(armcompute.DiskCreateOptionTypesFromImage), DeleteOption: new(armcompute.DiskDeleteOptionTypesDelete),
-				DiskSizeGB: new(int32(s.spec.Pool.DiskGiB)), ManagedDisk: &armcompute.ManagedDiskParameters{StorageAccountType: s.account()}, //nolint:gosec // at most 16384
+				DiskSizeGB: new(int32(s.spec.Pool.DiskGiB)), ManagedDisk: &armcompute.ManagedDiskParameters{StorageAccountType: s.account()},
 			}},
 			SecurityProfile: s.security(),
 			NetworkProfile: &armcompute.NetworkProfile{NetworkAPIVersion: &networkAPI,
@@ -229,7 +229,7 @@ func (s shape) setBody(name string) armcompute.VirtualMachineScaleSet {
 				OSProfile: &armcompute.VirtualMachineScaleSetOSProfile{ComputerNamePrefix: &name, AdminUsername: new(bootstrap.AdminUser), CustomData: &s.data,
 					AllowExtensionOperations: new(true), LinuxConfiguration: s.linux()},
 				StorageProfile: &armcompute.VirtualMachineScaleSetStorageProfile{ImageReference: reference(ic.ImageID), OSDisk: &armcompute.VirtualMachineScaleSetOSDisk{
-					CreateOption: new(armcompute.DiskCreateOptionTypesFromImage), DiskSizeGB: new(int32(pool.DiskGiB)), //nolint:gosec // at most 16384
+					CreateOption: new(armcompute.DiskCreateOptionTypesFromImage), DiskSizeGB: new(int32(pool.DiskGiB)),
 					ManagedDisk: &armcompute.VirtualMachineScaleSetManagedDiskParameters{StorageAccountType: s.account()},
 				}},
 				SecurityProfile: s.security(),
