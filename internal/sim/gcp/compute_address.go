@@ -76,6 +76,7 @@ func (e *Compute) prepareGlobalInternal(r *request, doc Doc) error {
 		return err
 	}
 	setDefault(doc, "networkTier", "PREMIUM")
+	doc["network"] = selfLink(net.Path)
 	if purpose == "PRIVATE_SERVICE_CONNECT" {
 		if str(doc, "address") == "" {
 			return refuse(400, "required", "Required field 'resource.address' not specified")

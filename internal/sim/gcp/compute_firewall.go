@@ -18,16 +18,35 @@ func (e *Compute) firewallKind() *kind {
 			if str(doc, "network") == "" {
 				doc["network"] = selfLink("projects/" + r.Project.ID + "/global/networks/default")
 			}
-			if _, err := e.link(r.Project.ID, "resource.network", str(doc, "network"), "networks"); err != nil {
+			net, err := e.link(r.Project.ID, "resource.network", str(doc, "network"), "networks")
+			if err != nil {
 				return err
 			}
+			doc["network"] = selfLink(net.Path)
+			setDefault(doc, "description", "")
+			setDefault(doc, "logConfig", Doc{"enable": false})
 			setDefault(doc, "priority", float64(1000))
 			setDefault(doc, "direction", "INGRESS")
 			setDefault(doc, "disabled", false)
-			return checkFirewall(doc)
+			if err := checkFirewall(doc); err != nil {
+				return err
+			}
+			fillFirewall(doc)
+			return nil
 		},
 		parents: func(res *Resource) []string { return []string{e.networkOf(res)} },
 		quota:   func(*Resource) map[string]float64 { return map[string]float64{"FIREWALLS": 1} },
+	}
+}
+
+// fillFirewall makes a rule that names no sources or destinations one for everybody.
+func fillFirewall(doc Doc) {
+	if str(doc, "direction") == "EGRESS" {
+		if len(list(doc, "destinationRanges")) == 0 {
+			doc["destinationRanges"] = []any{"0.0.0.0/0"}
+		}
+	} else if len(list(doc, "sourceRanges"))+len(list(doc, "sourceTags"))+len(list(doc, "sourceServiceAccounts")) == 0 {
+		doc["sourceRanges"] = []any{"0.0.0.0/0"}
 	}
 }
 
@@ -57,6 +76,8 @@ func (e *Compute) changeFirewall(opType string) operation {
 		if err := checkFirewall(doc); err != nil {
 			return nil, err
 		}
+		fillFirewall(doc)
+		doc["network"] = selfLink(e.networkOf(res))
 		return e.start(r, change{Type: opType, Target: res, Action: actReplace, Doc: doc}), nil
 	}
 }

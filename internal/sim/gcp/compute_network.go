@@ -59,10 +59,9 @@ func (e *Compute) prepareNetwork(r *request, path string, doc Doc) error {
 	}
 	delete(doc, "peerings")
 	delete(doc, "subnetworks")
-	if routing := sub(doc, "routingConfig"); routing != nil {
-		setDefault(routing, "routingMode", "REGIONAL")
-		setDefault(routing, "bgpBestPathSelectionMode", "LEGACY")
-	}
+	setDefault(doc, "routingConfig", Doc{})
+	setDefault(sub(doc, "routingConfig"), "routingMode", "REGIONAL")
+	setDefault(sub(doc, "routingConfig"), "bgpBestPathSelectionMode", "LEGACY")
 	setDefault(doc, "networkFirewallPolicyEnforcementOrder", "AFTER_CLASSIC_FIREWALL")
 	return nil
 }

@@ -82,7 +82,7 @@ func TestSubnetworks(t *testing.T) {
 	refused(t, err, 400, "invalid")
 
 	sub, err := s.Subnetworks.Get(testProject, netRegion, "a").Do()
-	if err != nil || sub.GatewayAddress != "10.0.0.1" || sub.State != "READY" || sub.Purpose != "PRIVATE" || sub.Network != apiRoot+network {
+	if err != nil || sub.GatewayAddress != "10.0.0.1" || sub.State != "" || sub.Purpose != "PRIVATE" || sub.Network != apiRoot+network {
 		t.Fatalf("subnetwork: %+v, %v", sub, err)
 	}
 	_, err = s.Subnetworks.Patch(testProject, netRegion, "a", &compute.Subnetwork{LogConfig: &compute.SubnetworkLogConfig{Enable: true}}).Do()

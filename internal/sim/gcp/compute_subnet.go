@@ -58,7 +58,10 @@ func (e *Compute) fillSubnet(doc Doc) {
 	setDefault(doc, "privateIpv6GoogleAccess", "DISABLE_GOOGLE_ACCESS")
 	setDefault(doc, "purpose", "PRIVATE")
 	setDefault(doc, "stackType", "IPV4_ONLY")
-	doc["state"] = "READY"
+	setDefault(doc, "allowSubnetCidrRoutesOverlap", false)
+	if slices.Contains(proxyOnly, str(doc, "purpose")) {
+		doc["state"] = "READY" // others have none ("Subnetworks": state)
+	}
 	if p, err := netip.ParsePrefix(str(doc, "ipCidrRange")); err == nil && !slices.Contains(proxyOnly, str(doc, "purpose")) {
 		doc["gatewayAddress"] = p.Masked().Addr().Next().String()
 	}
@@ -74,12 +77,12 @@ func fillFlowLogs(doc Doc) {
 			logs = Doc{"enable": true}
 			doc["logConfig"] = logs
 		} else {
+			doc["enableFlowLogs"] = false
 			return
 		}
 	}
 	if !truth(logs, "enable") {
-		logs["enable"] = false
-		delete(doc, "enableFlowLogs")
+		logs["enable"], doc["enableFlowLogs"] = false, false
 		return
 	}
 	setDefault(logs, "aggregationInterval", "INTERVAL_5_SEC")

@@ -25,7 +25,8 @@ var meant = []struct{ file, pattern, why string }{
 	{"*", `zones/us-central1-a availableCpuPlatforms`, "another list of processors"},
 	{"*", `GET \S+/instances/\$\{instanceID\} `, "the recordings' instances are echoes of what was sent (partial links, disks with initializeParams, no addresses); " +
 		"the flights of 2019 to 2023 have instances as they are here"},
-	{"*", `recorded https://www.googleapis.com/compute/beta/`, "the recordings' client spoke the beta version"},
+	{"*", `networks/\$\{networkID\} routingConfig: not recorded`, "the recordings that are proven to be real have it"},
+	{"*", `subnetworks/\$\{subnetworkID\} (state: missing|(enableFlowLogs|allowSubnetCidrRoutesOverlap): not recorded)`, "as above"},
 	{"*", `recorded https://compute.googleapis.com/compute/v1/`, "links of templates and targets are echoes with the client's host; the flights have www.googleapis.com"},
 	{"*", `recorded projects/example-project/`, "partial links are echoed in the recordings; the flights have full links"},
 	{"*", `urlMaps\S* (status: RUNNING, recorded DONE|(operationType|targetId|targetLink|user): not recorded)`, "an operation of a mock, done at once"},

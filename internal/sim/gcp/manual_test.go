@@ -1,10 +1,13 @@
 package gcp
 
 import (
+	"encoding/json"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/zopday/provisioner/internal/sim"
 )
 
 // Every command of the manual's chapter on Google Cloud works, one after the other.
@@ -32,8 +35,15 @@ func TestManual(t *testing.T) {
 	if len(faults) < 10 {
 		t.Fatalf("the chapter has %d faults", len(faults))
 	}
-	for _, f := range faults {
-		g.control("POST", "/_sim/faults", f)
+	for _, text := range faults {
+		var f sim.Fault
+		if err := json.Unmarshal([]byte(text), &f); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		// Machines that the examples name are not there.
+		if _, err := g.world.AddFault(f); err != nil && !strings.Contains(err.Error(), "no object matches") {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 	if _, err := g.compute().Networks.Insert(testProject, newNetwork("more")).Do(); err == nil {
 		t.Error("none of the faults of the manual hits")

@@ -18,6 +18,9 @@ type resourceManagerState struct {
 	Policies map[string]*policy // by project ID
 }
 
+// organization is the number of the organization that all projects are in.
+const organization = "987654321098"
+
 const projectCreated = "2024-01-15T16:00:00.000000Z"
 
 func newResourceManager(c *Cloud) *resourceManager {
@@ -50,15 +53,12 @@ func newResourceManager(c *Cloud) *resourceManager {
 }
 
 func projectV1(p Project) Doc {
-	d := Doc{"projectNumber": p.Number, "projectId": p.ID, "lifecycleState": "ACTIVE", "createTime": projectCreated}
-	if p.Name != "" {
-		d["name"] = p.Name
-	}
-	return d
+	return Doc{"projectNumber": p.Number, "projectId": p.ID, "lifecycleState": "ACTIVE", "name": orText(p.Name, p.ID), "createTime": projectCreated,
+		"parent": Doc{"type": "organization", "id": organization}}
 }
 
 func projectV3(p Project) Doc {
-	return Doc{"name": "projects/" + p.Number, "projectId": p.ID, "state": "ACTIVE", "displayName": orText(p.Name, p.ID), "createTime": projectCreated,
+	return Doc{"name": "projects/" + p.Number, "projectId": p.ID, "state": "ACTIVE", "displayName": orText(p.Name, p.ID), "parent": "organizations/" + organization, "createTime": projectCreated,
 		"updateTime": projectCreated, "etag": `W/"` + fingerprint(p.ID) + `"`}
 }
 

@@ -308,7 +308,7 @@ func (s *serviceNetworking) connect(op *longOperation, res *Resource, c *connect
 		}
 	}
 	if c == nil {
-		c = &connection{Network: op.Target, Created: s.cloud.World.Now(), Tenant: s.cloud.World.Hex("", 17) + "p-tp"}
+		c = &connection{Network: op.Target, Created: s.cloud.World.Now(), Tenant: s.cloud.World.Hex("u", 16) + "p-tp"}
 		s.st.Connections[op.Target] = c
 	}
 	if lost := without(c.Ranges, ranges); len(lost) > 0 && len(s.producers(op.Target)) > 0 && !truth(op.Args, "force") {
@@ -317,7 +317,10 @@ func (s *serviceNetworking) connect(op *longOperation, res *Resource, c *connect
 	}
 	c.Ranges = ranges
 	p := Doc{"name": producerPeering}
+	p["exportSubnetRoutesWithPublicIp"] = false
 	fillPeering(p, "projects/"+c.Tenant+"/global/networks/servicenetworking")
 	s.cloud.compute.setPeering(res, producerPeering, p, false)
-	op.finish("google.cloud.servicenetworking.v1.Connection", s.shown(c))
+	answer := s.shown(c)
+	delete(answer, "service") // the operation's answer does not have it, the list does
+	op.finish("google.cloud.servicenetworking.v1.Connection", answer)
 }
