@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -17,13 +18,16 @@ func TestVMCrashes(t *testing.T) {
 	for _, c := range []struct {
 		op   string
 		down bool
+		spec string // fixedLB if not said
 	}{
-		{"UserAssignedIdentities_CreateOrUpdate", false}, {"VirtualMachineScaleSets_CreateOrUpdate", false}, {"VirtualMachines_CreateOrUpdate", false},
-		{"Disks_Update", false}, {"VirtualMachineRunCommands_CreateOrUpdate", false}, {"VirtualMachineRunCommands_Delete", false},
-		{"SecurityRules_CreateOrUpdate", false}, {"LoadBalancers_CreateOrUpdate", false}, {"LoadBalancerBackendAddressPools_CreateOrUpdate", false},
-		{"NetworkInterfaces_CreateOrUpdate", false},
-		{"UserAssignedIdentities_Delete", true}, {"VirtualMachineScaleSets_Delete", true}, {"VirtualMachines_Delete", true}, {"SecurityRules_Delete", true},
-		{"LoadBalancers_CreateOrUpdate", true}, {"LoadBalancers_Delete", true}, {"LoadBalancerBackendAddressPools_Delete", true}, {"NetworkInterfaces_CreateOrUpdate", true},
+		{op: "UserAssignedIdentities_CreateOrUpdate"}, {op: "VirtualMachineScaleSets_CreateOrUpdate"}, {op: "VirtualMachines_CreateOrUpdate"},
+		{op: "Disks_Update"}, {op: "VirtualMachineRunCommands_CreateOrUpdate"}, {op: "VirtualMachineRunCommands_Delete"},
+		{op: "SecurityRules_CreateOrUpdate"}, {op: "LoadBalancers_CreateOrUpdate"}, {op: "LoadBalancerBackendAddressPools_CreateOrUpdate"},
+		{op: "NetworkInterfaces_CreateOrUpdate"},
+		{op: "UserAssignedIdentities_Delete", down: true}, {op: "VirtualMachineScaleSets_Delete", down: true}, {op: "VirtualMachines_Delete", down: true}, {op: "SecurityRules_Delete", down: true},
+		{op: "VirtualMachineScaleSets_Update", spec: setLB}, {op: "VirtualMachineScaleSets_Manualupgrade", spec: setLB}, {op: "AutoscaleSettings_CreateOrUpdate", spec: setLB},
+		{op: "AutoscaleSettings_Delete", down: true, spec: setLB}, {op: "VirtualMachineScaleSets_Update", down: true, spec: setLB},
+		{op: "LoadBalancers_CreateOrUpdate", down: true}, {op: "LoadBalancers_Delete", down: true}, {op: "LoadBalancerBackendAddressPools_Delete", down: true}, {op: "NetworkInterfaces_CreateOrUpdate", down: true},
 	} {
 		for _, kind := range []sim.FaultKind{sim.FaultError, sim.FaultLostReply} {
 			name := "up "
@@ -32,7 +36,7 @@ func TestVMCrashes(t *testing.T) {
 			}
 			t.Run(name+c.op+" "+string(kind), func(t *testing.T) {
 				t.Parallel()
-				g := vms(t, fixedLB)
+				g := vms(t, cmp.Or(c.spec, fixedLB))
 				before := g.world.Snapshot()
 				fault := sim.Fault{Kind: kind, Operation: c.op, Mutating: &yes, Code: "InternalServerError", Status: 500}
 				if c.down {
