@@ -83,7 +83,7 @@ func (e *Compute) start(r *request, ch change) Doc {
 	op.Path = "projects/" + r.Project.ID + "/" + ch.Scope + "/operations/" + name
 	e.st.Operations[op.Path] = op
 	ch.Target.Busy = op.Path
-	if ch.Scope != "global" && w.Fraction("pending", name) < 0.15 {
+	if ch.Scope != "global" && w.Fraction("pending", op.ID) < 0.15 {
 		op.Status = opPending
 		e.later(time.Second, "operation-running", op.Path)
 	}
