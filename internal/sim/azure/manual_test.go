@@ -15,6 +15,13 @@ func TestManual(t *testing.T) {
 	_, chapter, _ := strings.Cut(string(must(os.ReadFile("../../../docs/simulation.md"))(t)), "\n## Azure\n")
 	chapter, _, _ = strings.Cut(chapter, "\n## ")
 	g := newRig(t)
+	// The chapter speaks of two machines that are there.
+	g.group("rg")
+	g.vnet("net", "10.0.0.0/16", "10.0.0.0/24")
+	for _, name := range []string{"web-1", "web-2"} {
+		p, err := g.compute().NewVirtualMachinesClient().BeginCreateOrUpdate(g.ctx, "rg", name, vmModel(g.nic("nic-of-"+name), "#!/bin/sh\n"), nil)
+		done(g, p, err)
+	}
 	control := g.world.Control()
 	call := func(method, path, body string) {
 		rec := httptest.NewRecorder()
