@@ -149,7 +149,7 @@ func (r *rig) checkBooks(t *testing.T) {
 // that a scaling group makes by itself.
 var (
 	comeAndGo  = []string{"volume", "network-interface", "disk", "disks", "networkInterfaces"}
-	ofTheGroup = []string{"instance", "instances"}
+	ofTheGroup = []string{"instance", "instances", "virtualMachines"}
 )
 
 // checkGone demands that the account is what it was.
