@@ -91,7 +91,13 @@ func (p *Provider) setMembership(ctx context.Context, r *pipeline.Run, pool stri
 		}
 		return p.changeModel(ctx, r, set, profile.NetworkProfile, pool, in)
 	}
-	return p.takeUp(ctx, r, set)
+	if err := p.takeUp(ctx, r, set); err != nil {
+		return err
+	}
+	if state := x.Properties.ProvisioningState; r.Mode == pipeline.Apply && !r.Down && statusOf(state) == pipeline.Pending {
+		return pipeline.Wait(settling, "the scale set to take up its model (%s)", state)
+	}
+	return nil
 }
 
 func setIn(f *armcompute.VirtualMachineScaleSetNetworkProfile, pool string) bool {
