@@ -115,7 +115,12 @@ func (e *Compute) checkMethods(a *api) {
 }
 
 // checkPorts are the ports of health checks that say none, by the field that describes them.
-var checkPorts = map[string]float64{"httpHealthCheck": 80, "httpsHealthCheck": 443, "http2HealthCheck": 443, "tcpHealthCheck": 80, "sslHealthCheck": 443, "grpcHealthCheck": 0}
+var checkPorts = map[string]float64{"httpHealthCheck": 80, "httpsHealthCheck": 443, "http2HealthCheck": 443, "tcpHealthCheck": 80, "sslHealthCheck": 443,
+	"grpcHealthCheck": 0, "grpcTlsHealthCheck": 0}
+
+// checkFields are the fields that describe health checks, by type.
+var checkFields = map[string]string{"HTTP": "httpHealthCheck", "HTTPS": "httpsHealthCheck", "HTTP2": "http2HealthCheck", "TCP": "tcpHealthCheck", "SSL": "sslHealthCheck",
+	"GRPC": "grpcHealthCheck", "GRPC_WITH_TLS": "grpcTlsHealthCheck"}
 
 // prepareCheck checks a health check and fills it up ("Method: healthChecks.insert").
 func prepareCheck(_ *request, _ string, doc Doc) error {
@@ -129,15 +134,19 @@ func prepareCheck(_ *request, _ string, doc Doc) error {
 		}
 	}
 	if field == "" {
-		if t := str(doc, "type"); t != "" {
-			field = strings.ToLower(t) + "HealthCheck"
-			doc[field] = Doc{}
-		} else {
-			return invalidField("resource.type", "", "The type of the health check is required.")
+		if field = checkFields[str(doc, "type")]; field == "" {
+			return invalidField("resource.type", str(doc, "type"), "The type of the health check is required.")
+		}
+		doc[field] = Doc{}
+	}
+	if str(doc, "type") == "" {
+		for t, f := range checkFields {
+			if f == field {
+				doc["type"] = t
+			}
 		}
 	}
-	setDefault(doc, "type", strings.ToUpper(strings.TrimSuffix(field, "HealthCheck")))
-	if want := strings.ToLower(str(doc, "type")) + "HealthCheck"; want != field {
+	if checkFields[str(doc, "type")] != field {
 		return invalidField("resource.type", str(doc, "type"), "The type does not match '"+field+"'.")
 	}
 	p := sub(doc, field)
@@ -147,7 +156,9 @@ func prepareCheck(_ *request, _ string, doc Doc) error {
 	case spec == "" && str(p, "portName") == "":
 		setDefault(p, "port", checkPorts[field])
 	}
-	setDefault(p, "proxyHeader", "NONE")
+	if !strings.HasPrefix(field, "grpc") {
+		setDefault(p, "proxyHeader", "NONE")
+	}
 	if strings.HasPrefix(field, "http") {
 		setDefault(p, "requestPath", "/")
 		if path := str(p, "requestPath"); !strings.HasPrefix(path, "/") {

@@ -37,7 +37,7 @@ func checkOf(check Doc) (protocol string, p Doc) {
 		return "HTTP", check
 	}
 	protocol = str(check, "type")
-	return protocol, sub(check, strings.ToLower(protocol)+"HealthCheck")
+	return protocol, sub(check, checkFields[protocol])
 }
 
 // namedPort is the port that a name has in a group.

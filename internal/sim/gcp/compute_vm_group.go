@@ -186,7 +186,7 @@ func (e *Compute) setNamedPorts(r *request) (any, error) {
 		return nil, err
 	}
 	doc := clone(group.Doc)
-	doc["namedPorts"] = r.Body["namedPorts"]
+	takeOver(doc, r.Body, "namedPorts")
 	e.st.Seq++
 	doc["fingerprint"] = fingerprint([]any{doc["namedPorts"], e.st.Seq})
 	return e.start(r, change{Type: "setNamedPorts", Target: group, Takes: setTakes, Action: actReplace, Doc: doc}), nil

@@ -84,6 +84,16 @@ func (e *Compute) doneSet(op *Operation, res *Resource) error {
 	return nil
 }
 
+// takeOver sets a field as another document has it, or takes it away.
+func takeOver(doc, from Doc, field string) {
+	if v, ok := from[field]; ok && v != nil {
+		doc[field] = v
+	} else {
+		delete(doc, field)
+	}
+}
+
+// stale refuses a change that was made on an older state of something.
 func stale(what string) *Error {
 	return refuse(412, "conditionNotMet", "Supplied fingerprint does not match current %s fingerprint.", what)
 }
@@ -92,7 +102,7 @@ func setInstanceLabels(e *Compute, r *request, _ *Resource, doc Doc) error {
 	if err := e.checkFingerprint(str(r.Body, "labelFingerprint"), str(doc, "labelFingerprint")); err != nil {
 		return err
 	}
-	doc["labels"] = sub(r.Body, "labels")
+	takeOver(doc, r.Body, "labels")
 	doc["labelFingerprint"] = fingerprint(doc["labels"])
 	return checkLabels(doc)
 }
@@ -168,7 +178,7 @@ func setDiskAutoDelete(_ *Compute, r *request, _ *Resource, doc Doc) error {
 
 func whenStopped(field string) setter {
 	return func(_ *Compute, r *request, res *Resource, doc Doc) error {
-		doc[field] = r.Body[field]
+		takeOver(doc, r.Body, field)
 		return mustBeStopped(res)
 	}
 }
