@@ -172,7 +172,7 @@ func (c *controls) customData(context.Context) error {
 	err = bootstrap.CheckCredentials(spec.StartupScript)
 	c.same("VMZ-10", "custom data holds credentials", "no", yesNo(err != nil), "CKV_AZURE_45")
 	ready := !slices.ContainsFunc(c.infra.VMs, func(vm job.VMInfo) bool { return vm.SentinelSeenAt == nil && vm.State != job.VMReady })
-	c.same("VMZ-01", "SSH keys authorized in the VMs", "none", map[bool]string{true: "none", false: "not read on every VM"}[ready], "mission: no SSH keys")
+	c.same("VMZ-01", "SSH keys authorized in the VMs", "none", map[bool]string{true: "none", false: "not read on every VM"}[ready], "CKV_AZURE_178, read back by Run Command")
 	return nil
 }
 
