@@ -14,7 +14,7 @@ const (
 )
 
 var environments = []environment{
-	{cloud: job.AWS, family: job.Network, mode: job.ModeCreate, spec: wholeNetwork, attr: "map-public-ip",
+	{cloud: job.AWS, family: job.Network, mode: job.ModeCreate, spec: wholeNetwork, attr: "public address on launch",
 		tamper: func(r *rig) {
 			r.call("ec2", "ModifySubnetAttribute", map[string]any{"SubnetId": r.object("ec2:subnet", "private-a"), "MapPublicIpOnLaunch": map[string]any{"Value": true}})
 		}},

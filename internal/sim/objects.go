@@ -169,7 +169,8 @@ func (w *World) Snapshot() Snapshot {
 	return snap
 }
 
-// withoutTags is data without its etags and fingerprints, at any depth.
+// withoutTags is data without its etags and fingerprints, at any depth, and with
+// empty lists as null.
 func withoutTags(data any) any {
 	b, err := json.Marshal(data)
 	var doc any
@@ -181,9 +182,13 @@ func withoutTags(data any) any {
 		switch x := v.(type) {
 		case map[string]any:
 			for k, item := range x {
-				if low := strings.ToLower(k); low == "etag" || strings.HasSuffix(low, "fingerprint") {
+				list, isList := item.([]any)
+				switch low := strings.ToLower(k); {
+				case low == "etag" || strings.HasSuffix(low, "fingerprint"):
 					delete(x, k)
-				} else {
+				case isList && len(list) == 0: // a list that was emptied is one that was never filled
+					x[k] = nil
+				default:
 					walk(item)
 				}
 			}
