@@ -106,7 +106,7 @@ func (c *controls) groups(ctx context.Context) error {
 	for _, g := range all {
 		id := aws.ToString(g.GroupId)
 		for _, l := range slices.Concat(linesOf(g.IpPermissions), linesOf(g.IpPermissionsEgress)) {
-			if l.about == "" {
+			if l.about == "" && l.String() != everything.String() { // the rule that EC2 itself gives every group
 				silent = append(silent, id+": "+l.String())
 			}
 		}
@@ -120,7 +120,7 @@ func (c *controls) groups(ctx context.Context) error {
 			}
 		}
 	}
-	c.same("NETA-08", "rules of groups without a description", "none", or(agreed(silent), "none"), "CKV_AWS_23")
+	c.same("NETA-08", "rules that the job made without a description", "none", or(agreed(silent), "none"), "CKV_AWS_23")
 	c.same("NETA-04", "groups that open 22 or 3389 to the world", "none", or(agreed(admin), "none"), "EC2.13, CIS AWS 6.3")
 	c.same("NETA-05", "ingress from the world other than to the load balancer's listeners", "none", or(agreed(wide), "none"), "EC2.18, EC2.19")
 	return nil

@@ -202,7 +202,7 @@ func (p *Provider) gatewayEndpoint(ctx context.Context, r *pipeline.Run, service
 		return pipeline.Resource{}, err
 	}
 	x := p.endpoint(r, endpointGateway+service, func(e ec2types.VpcEndpoint) []pipeline.Aspect {
-		return []pipeline.Aspect{p.endpointTables(e, tables), p.policyOf(r, e, policy)}
+		return []pipeline.Aspect{p.endpointTables(e, tables), p.policyOf(e, policy)}
 	})
 	x.Args = []any{vpcID, service, tables, policy}
 	x.Create = func(ctx context.Context, token string) (pipeline.Seen, error) {
@@ -223,7 +223,7 @@ func (p *Provider) interfaceEndpoint(ctx context.Context, r *pipeline.Run, servi
 	}
 	x := p.endpoint(r, endpointGateway+service, func(e ec2types.VpcEndpoint) []pipeline.Aspect {
 		return []pipeline.Aspect{
-			p.policyOf(r, e, policy),
+			p.policyOf(e, policy),
 			{Name: "private names", Wanted: "on", Seen: onOff(aws.ToBool(e.PrivateDnsEnabled)), Set: func(ctx context.Context) error {
 				_, err := p.ec2.ModifyVpcEndpoint(ctx, &ec2.ModifyVpcEndpointInput{VpcEndpointId: e.VpcEndpointId, PrivateDnsEnabled: aws.Bool(true)})
 				return err
@@ -263,7 +263,7 @@ func subtract(a, b []string) []string {
 }
 
 // policyOf wants an endpoint's policy. One that the cloud does not show is not compared.
-func (p *Provider) policyOf(r *pipeline.Run, e ec2types.VpcEndpoint, policy string) pipeline.Aspect {
+func (p *Provider) policyOf(e ec2types.VpcEndpoint, policy string) pipeline.Aspect {
 	want := canonicalPolicy(policy)
 	a := pipeline.Aspect{Name: "policy", Wanted: want, Seen: canonicalPolicy(aws.ToString(e.PolicyDocument)), Lane: "policy", Set: func(ctx context.Context) error {
 		_, err := p.ec2.ModifyVpcEndpoint(ctx, &ec2.ModifyVpcEndpointInput{VpcEndpointId: e.VpcEndpointId, PolicyDocument: aws.String(policy)})

@@ -57,7 +57,7 @@ func TestDelegation(t *testing.T) {
 	g.equal(before)
 }
 
-type broken struct{ names }
+type broken struct{}
 
 func (broken) LookupNS(context.Context, string) ([]*net.NS, error) {
 	return nil, errors.New("the resolver is broken")

@@ -44,9 +44,9 @@ func TestNetworkCrashMatrix(t *testing.T) {
 		fault := func(n int) sim.Fault {
 			return sim.Fault{Kind: kind, Mutating: &yes, After: n, Code: "InternalError", Status: 500}
 		}
-		step := 1 // what fails before anything happened is the milder case: every third will do
+		step, stepDown := 1, 2 // what fails before anything happened is the milder case
 		if kind == sim.FaultError {
-			step = 3
+			step, stepDown = 5, 5
 		}
 		for n := 0; n < sum(changes); n += step {
 			t.Run(fmt.Sprintf("create %s %d", kind, n+1), func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestNetworkCrashMatrix(t *testing.T) {
 				g.equal(before)
 			})
 		}
-		for n := 0; n < sum(removals); n += step {
+		for n := 0; n < sum(removals); n += stepDown {
 			t.Run(fmt.Sprintf("teardown %s %d", kind, n+1), func(t *testing.T) {
 				t.Parallel()
 				g, before := newEverything(t)

@@ -12,7 +12,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/sim"
@@ -119,16 +118,6 @@ func (g vmRig) netSteps() []step {
 
 func (g vmRig) netGone() []step {
 	return []step{g.p.RemoveDNSZones, g.p.RemovePeerings, g.p.RemoveNetwork}
-}
-
-// good wants every check to pass.
-func good(t testing.TB, checks []cloud.Check) {
-	t.Helper()
-	for _, k := range checks {
-		if k.Status != cloud.CheckOK {
-			t.Errorf("%s", show([]cloud.Check{k}))
-		}
-	}
 }
 
 // stuck runs a step until it stops or waits for longer than a while, and returns

@@ -248,7 +248,7 @@ func (l link) create(ctx context.Context, x pipeline.Resource) (pipeline.Seen, e
 	}
 	out, err := l.ec2.CreateVpcPeeringConnection(ctx, in)
 	if pipeline.Is(err, pipeline.Exists) {
-		return pipeline.Seen{}, l.taken(ctx, x, err)
+		return pipeline.Seen{}, l.taken(ctx, err)
 	}
 	if err != nil || out.VpcPeeringConnection == nil {
 		return pipeline.Seen{}, err
@@ -257,7 +257,7 @@ func (l link) create(ctx context.Context, x pipeline.Resource) (pipeline.Seen, e
 }
 
 // taken says whose peering joins the two networks already.
-func (l link) taken(ctx context.Context, x pipeline.Resource, exists error) error {
+func (l link) taken(ctx context.Context, exists error) error {
 	for _, side := range [][2]string{{"requester", "accepter"}, {"accepter", "requester"}} {
 		all, err := ec2Page[ec2types.VpcPeeringConnection](l.peeringPage).all(ctx,
 			filter(side[0]+"-vpc-info.vpc-id", l.r.Job.Config.InfraConfig.NetworkID), filter(side[1]+"-vpc-info.vpc-id", l.vpcID))

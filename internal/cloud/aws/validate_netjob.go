@@ -189,10 +189,10 @@ func (c *checker) endpointsTaken(ctx context.Context) ([]cloud.Check, error) {
 
 // unnamed turns what a lookup by ID or name ended with into a check.
 func (c *checker) unnamed(err error, check, field, named string) ([]cloud.Check, error) {
-	switch f := asFatal(err); {
-	case f != nil:
-		return []cloud.Check{fails(check, field, f.Problem.Message, f.Problem.Hint)}, nil
-	case pipeline.Is(err, pipeline.NotFound, pipeline.Invalid):
+	if f := asFatal(err); f != nil {
+		return []cloud.Check{fails(check, field, f.Problem.Message, f.Problem.Hint)}, nil //nolint:nilerr // it is the check's outcome
+	}
+	if pipeline.Is(err, pipeline.NotFound, pipeline.Invalid) {
 		return []cloud.Check{fails(check, field, fmt.Sprintf("there is no VPC %s in %s", named, c.region), "Name a VPC of this account and region, by its ID or its Name tag.")}, nil
 	}
 	return nil, err

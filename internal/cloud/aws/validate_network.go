@@ -144,9 +144,10 @@ func (c *checker) existingChecks(ctx context.Context) ([]cloud.Check, error) {
 	const check = "existing network"
 	named := *c.spec.Existing
 	net, err := c.existing(ctx, named)
-	switch f := asFatal(err); {
-	case f != nil:
-		return []cloud.Check{fails(check, "config.spec.existing.networkId", f.Problem.Message, f.Problem.Hint)}, nil
+	if f := asFatal(err); f != nil {
+		return []cloud.Check{fails(check, "config.spec.existing.networkId", f.Problem.Message, f.Problem.Hint)}, nil //nolint:nilerr // it is the check's outcome
+	}
+	switch {
 	case pipeline.Is(err, pipeline.NotFound, pipeline.Invalid):
 		return []cloud.Check{fails(check, "config.spec.existing.networkId", fmt.Sprintf("VPC %s is not there in %s: %v", named.NetworkID, c.region, plain(err)), "Name a VPC of this account and region.")}, nil
 	case err != nil:
@@ -170,7 +171,7 @@ func (c *checker) existingChecks(ctx context.Context) ([]cloud.Check, error) {
 	if lb := c.spec.LoadBalancer; lb != nil {
 		out = append(out, balancerSubnets(lb, zones, public)...)
 	}
-	reach, err := c.reach(ctx, named, net)
+	reach, err := c.reach(ctx, net)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +210,7 @@ func balancerSubnets(lb *job.LoadBalancer, zones, public []string) []cloud.Check
 
 // reach wants a way from the private subnets to Systems Manager: without one
 // the agent never registers (failure kind M13).
-func (c *checker) reach(ctx context.Context, named job.Existing, net existingNetwork) ([]cloud.Check, error) {
+func (c *checker) reach(ctx context.Context, net existingNetwork) ([]cloud.Check, error) {
 	const check, field = "way out of the private subnets", "config.spec.existing.subnetIds"
 	var without, unknown []string
 	for _, s := range net.subnets {

@@ -96,7 +96,7 @@ func (e *EC2) changeACLEntry(replace bool) func(r *request, in aclEntryIn) (any,
 		if err != nil {
 			return nil, err
 		}
-		cidr, err := parseCIDR(in.CidrBlock, "cidrBlock")
+		cidr, err := parseCIDR(in.CidrBlock)
 		switch {
 		case err != nil:
 			return nil, err

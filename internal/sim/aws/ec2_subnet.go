@@ -150,7 +150,7 @@ func (e *EC2) createSubnet(r *request, in createSubnetIn) (any, error) {
 	if in.CidrBlock == "" {
 		return nil, missing("cidrBlock")
 	}
-	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock")
+	cidr, err := parseCIDR(in.CidrBlock)
 	if err != nil {
 		return nil, err
 	}

@@ -87,10 +87,10 @@ func (v *Vpc) blocks() []netip.Prefix {
 
 // parseCIDR reads an IPv4 block. EC2 masks host bits away silently ("If you specify a CIDR block that's not in its
 // canonical form, we modify it", CreateVpc and CreateSubnet in the API reference).
-func parseCIDR(s, parameter string) (netip.Prefix, error) {
+func parseCIDR(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil || !p.Addr().Is4() {
-		return netip.Prefix{}, refuse("InvalidParameterValue", "Value (%s) for parameter %s is invalid. This is not a valid CIDR block.", s, parameter)
+		return netip.Prefix{}, refuse("InvalidParameterValue", "Value (%s) for parameter cidrBlock is invalid. This is not a valid CIDR block.", s)
 	}
 	return p.Masked(), nil
 }
@@ -112,7 +112,7 @@ func (e *EC2) createVpc(r *request, in createVpcIn) (any, error) {
 	if in.CidrBlock == "" {
 		return nil, missing("cidrBlock")
 	}
-	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock")
+	cidr, err := parseCIDR(in.CidrBlock)
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (e *EC2) associateVpcCidr(r *request, in associateVpcCidrIn) (any, error) {
 	if in.CidrBlock == "" {
 		return nil, missing("cidrBlock")
 	}
-	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock")
+	cidr, err := parseCIDR(in.CidrBlock)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -126,9 +127,7 @@ func (s *logsService) createGroup(c *reqCtx, in *logs.CreateLogGroupInput) (*log
 		return nil, refuse("InvalidParameterException", "1 validation error detected: Value at 'tags' failed to satisfy constraint: Map value must satisfy constraint: [Member must have length less than or equal to 50]")
 	}
 	tags := map[string]string{}
-	for k, v := range in.Tags {
-		tags[k] = v
-	}
+	maps.Copy(tags, in.Tags)
 	s.groups(c)[name] = &LogGroup{Account: c.account, Region: c.region, Name: name, Class: orText(string(in.LogGroupClass), "STANDARD"), Created: c.now, KmsKeyID: deref(in.KmsKeyId), Tags: tags}
 	c.Make(name)
 	return &logs.CreateLogGroupOutput{}, nil
@@ -230,9 +229,7 @@ func (s *logsService) tag(c *reqCtx, in *logs.TagResourceInput) (*logs.TagResour
 	if err != nil {
 		return nil, err
 	}
-	for k, v := range in.Tags {
-		g.Tags[k] = v
-	}
+	maps.Copy(g.Tags, in.Tags)
 	if len(g.Tags) > 50 {
 		return nil, refuse("TooManyTagsException", "The resource has more than 50 tags.")
 	}
