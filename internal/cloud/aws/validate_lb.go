@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +40,15 @@ func (c *checker) loadBalancer(ctx context.Context) ([]cloud.Check, error) {
 			return err
 		},
 	)
-	return append(certificate, zone...), err
+	return slices.Concat(certificate, zone, c.accessLogs(*lb)), err
+}
+
+// accessLogs says what becomes of the logs, since teardown takes them along.
+func (c *checker) accessLogs(lb job.LoadBalancer) []cloud.Check {
+	if !logged(lb) {
+		return nil
+	}
+	return []cloud.Check{passes("access logs", "kept %d days in bucket %s, encrypted and closed to the public; teardown deletes the bucket with the logs in it", logExpiryDays, logBucketName(c.r))}
 }
 
 func (c *checker) certificate(ctx context.Context, lb *job.LoadBalancer) ([]cloud.Check, error) {
