@@ -155,7 +155,12 @@ func (b bucket) aspects(ctx context.Context, r *pipeline.Run, marks map[string]s
 	var block, encryption, policy, expiry pipeline.Aspect
 	err := pipeline.All(ctx,
 		func(ctx context.Context) (err error) { block, err = b.blockAspect(ctx); return err },
-		func(ctx context.Context) (err error) { encryption, err = b.encryptionAspect(ctx); return err },
+		func(ctx context.Context) (err error) {
+			if r.Mode != pipeline.Verify { // no bucket can be without: S3 encrypts all of them
+				encryption, err = b.encryptionAspect(ctx)
+			}
+			return err
+		},
 		func(ctx context.Context) (err error) { policy, err = b.policyAspect(ctx); return err },
 		func(ctx context.Context) (err error) { expiry, err = b.expiryAspect(ctx); return err },
 	)
