@@ -97,29 +97,37 @@ func (v *vmChecker) describe(offered []*compute.MachineType) {
 
 // offers says of each machine type in which zones of the region it is offered.
 func (v *vmChecker) offers(ctx context.Context, names []string) (map[string][]*compute.MachineType, error) {
+	region, err := v.p.regionInfo(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var terms []string
 	for _, n := range names {
 		terms = append(terms, fmt.Sprintf("(name = %q)", n))
 	}
 	filter := strings.Join(terms, " OR ")
-	all, err := lookup.Pages(ctx, func(ctx context.Context, token *string) ([]*compute.MachineType, *string, error) {
-		out, err := send(ctx, v.p.compute.MachineTypes.AggregatedList(v.p.project).Filter(filter).PageToken(text(token)))
-		if err != nil {
-			return nil, nil, err
-		}
-		var found []*compute.MachineType
-		for _, scope := range out.Items {
-			found = append(found, scope.MachineTypes...)
-		}
-		return found, &out.NextPageToken, nil
-	})
-	offers := map[string][]*compute.MachineType{}
-	for _, t := range all {
-		if strings.HasPrefix(base(t.Zone), v.p.region+"-") {
-			offers[t.Name] = append(offers[t.Name], t)
-		}
+	inZone := make([][]*compute.MachineType, len(region.Zones))
+	var parts []func(context.Context) error
+	for i, zone := range region.Zones {
+		parts = append(parts, func(ctx context.Context) (err error) {
+			inZone[i], err = lookup.Pages(ctx, func(ctx context.Context, token *string) ([]*compute.MachineType, *string, error) {
+				out, err := send(ctx, v.p.compute.MachineTypes.List(v.p.project, base(zone)).Filter(filter).PageToken(text(token)))
+				if err != nil {
+					return nil, nil, err
+				}
+				return out.Items, &out.NextPageToken, nil
+			})
+			return err
+		})
 	}
-	return offers, err
+	if err := pipeline.All(ctx, parts...); err != nil {
+		return nil, err
+	}
+	offers := map[string][]*compute.MachineType{}
+	for _, t := range slices.Concat(inZone...) {
+		offers[t.Name] = append(offers[t.Name], t)
+	}
+	return offers, nil
 }
 
 // zonesOf are the zones of some offers: those that are chosen already first, so

@@ -271,3 +271,45 @@ func TestProjectPolicy(t *testing.T) {
 	g.world.Step(time.Minute)
 	g.equal(before)
 }
+
+// A VM whose cloud-init fails before the bootstrap reports nothing: its console
+// tells, long before anybody loses patience.
+func TestSilentFailure(t *testing.T) {
+	t.Parallel()
+	g := newVMs(t, sim.Options{}, fixedSpec)
+	g.fault(sim.Fault{Kind: sim.FaultGuest, Mode: "cloud_init", Match: "vm-2", ExitCode: 99, Log: "E: the mirror does not answer"})
+	began := g.world.Clock.Now()
+	_, err := g.play(job.PhaseProvision, "")
+	if fatalCode(err) != "bootstrap-failed" || !strings.Contains(err.Error(), "the mirror does not answer") {
+		t.Fatalf("verdict %v", err)
+	}
+	if took := g.world.Clock.Now().Sub(began); took > 15*time.Minute {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// Small pages, some of them empty, and a cloud that shows late what was made
+// change nothing in the end (D1, F7, Q1, Q2).
+func TestHardTimes(t *testing.T) {
+	t.Parallel()
+	for name, spec := range map[string]string{"fixed": fixedDNSSpec, "group": groupLBSpec} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newVMs(t, sim.Options{PageSize: 5, EmptyPages: 0.3, ConsistencyByID: 10 * time.Second, ConsistencyByList: 30 * time.Second}, spec)
+			g.furnish()
+			before := g.world.Snapshot()
+			g.create()
+			if n := len(g.world.Objects(sim.ObjectFilter{Kind: "instance"})); n != 2 {
+				t.Errorf("%d VMs, want 2", n)
+			}
+			g.another()
+			since := g.mark()
+			g.create()
+			if _, changes := g.calls(since); sum(changes) > 0 {
+				t.Errorf("a second run changed %v", changes)
+			}
+			g.teardown()
+			g.equal(before)
+		})
+	}
+}
