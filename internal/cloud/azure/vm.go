@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v10"
@@ -92,13 +93,26 @@ func (p *Provider) removeDisk(ctx context.Context, r *pipeline.Run, vm string) e
 	case value(x.is.ManagedBy) != "":
 		return nil // somebody has attached it elsewhere: it is theirs now
 	}
-	if waited(r, "delete of "+id) == 0 {
+	if waited(r, "disk "+id+" to go") > diskPatience {
+		return pipeline.Fatal("timed-out", fmt.Sprintf("disk %s is still there %s after its deletion was asked for", lastName(id), diskPatience),
+			"Look at it in the portal for what holds it; retry asks again.")
+	}
+	asked := "disk " + id + " asked to go"
+	if last, ok := r.Recall(asked).(time.Time); !ok || r.Pace.Cloud(r.Now().Sub(last)) >= askAgain {
 		if _, err := p.remove(ctx, id); unless(err, pipeline.NotFound) != nil {
 			return err
 		}
+		r.Remember(asked, r.Now())
 	}
 	return pipeline.Wait(settling, "disk %s to go", lastName(id))
 }
+
+// How long a disk may take to go, and how long before a deletion that had no
+// effect is asked for again.
+const (
+	diskPatience = 30 * time.Minute
+	askAgain     = 20 * time.Second
+)
 
 // fixedKeys are the keys of a fixed pool's VMs: those that the spec asks for, and
 // those that an earlier spec asked for.

@@ -1,12 +1,16 @@
 package azure
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v10"
 
 	"github.com/zopday/provisioner/internal/pipeline"
+	"github.com/zopday/provisioner/internal/sim"
 )
 
 // What a person changes at the cloud is named, attribute by attribute, and not
@@ -62,6 +66,32 @@ func TestVMDrift(t *testing.T) {
 			}
 			if _, changes := g.calls(since); sum(changes) > 0 {
 				t.Errorf("a verify changed %v", changes)
+			}
+		})
+	}
+}
+
+// The disk that a VM left behind is deleted in the end, though the first deletion
+// is refused, or accepted and never carried out.
+func TestDiskLeftBehind(t *testing.T) {
+	for _, kind := range []sim.FaultKind{sim.FaultError, sim.FaultSwallow} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			g := vms(t, fixedSpec)
+			if err := g.try(false, g.check, g.p.EnsureNetwork); err != nil {
+				t.Fatal(err)
+			}
+			id := g.p.idIn(g.run(pipeline.Apply), typeDisk, diskName("lost"))
+			g.put(id, map[string]any{"location": g.job.Region, "properties": map[string]any{"creationData": map[string]any{"createOption": "Empty"}, "diskSizeGB": 30}})
+			g.fault(sim.Fault{Kind: kind, Operation: "Disks_Delete", Code: "InternalServerError", Status: 500})
+			g.world.Step(time.Minute)
+			err := g.try(true, func(ctx context.Context, r *pipeline.Run) error { return g.p.removeDisk(view(ctx, r), r, "lost") })
+			if err != nil {
+				t.Error(err)
+			}
+			g.hit()
+			if _, err := read[armcompute.Disk](g.Context(), g.p, id); !pipeline.Is(err, pipeline.NotFound) {
+				t.Errorf("the disk is still there: %v", err)
 			}
 		})
 	}
