@@ -20,7 +20,8 @@ import (
 //     with a token is repeated with the same token until its outcome is known.
 //     One without a token, whose outcome is unknown, is looked up by mark for
 //     the whole window before it is sent again.
-//  3. A namesake without our mark is somebody else's: fatal, never touched.
+//  3. A namesake without our mark is somebody else's, and so is an object that
+//     carries another's mark by now: fatal, never touched.
 //  4. The ID is saved the moment it is known, before anything is waited for.
 //     A create in flight is not abandoned when the job is cancelled.
 //  5. Aspects that differ are set (Apply) or reported as drift (Verify).
@@ -57,6 +58,8 @@ func (r *Run) Ensure(ctx context.Context, x Resource) (string, error) {
 			return "", err
 		case seen.Status == Gone:
 			return "", r.lost(ctx, x, rec, seen.Reason)
+		case seen.Owner != "" && seen.Owner != r.Job.ID:
+			return "", notOurs(x, rec, seen)
 		default:
 			r.sawAgain(rec)
 			return rec.ID, r.settle(ctx, x, rec, seen)

@@ -399,6 +399,33 @@ func TestCancelDuringTheCreateRecordsIt(t *testing.T) {
 	}
 }
 
+// An object that somebody else has made under a recorded ID is not brought into
+// line, and the row stays as it is.
+func TestWhatIsSomebodyElsesByNowIsNotTouched(t *testing.T) {
+	b := newBench()
+	if err := b.settle(t, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, th := range b.shelf.things {
+		th.owner, th.size = "job_2", "medium"
+	}
+	before := b.book.objects["shelf:thing/one"]
+	r := b.run(Apply)
+	_, err := r.Ensure(t.Context(), b.shelf.resource(r, false))
+	var fatal *FatalError
+	if !errors.As(err, &fatal) || fatal.Problem.Code != "not-ours" {
+		t.Errorf("the verdict is %v", err)
+	}
+	for _, th := range b.shelf.things {
+		if th.size != "medium" {
+			t.Errorf("it was changed to %s", th.size)
+		}
+	}
+	if after := b.book.objects["shelf:thing/one"]; after.State != before.State || after.ID != before.ID {
+		t.Errorf("its row is %+v", after)
+	}
+}
+
 func TestVerifyChangesNothing(t *testing.T) {
 	b := newBench()
 	if err := b.settle(t, false); err != nil {

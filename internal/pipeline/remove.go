@@ -76,8 +76,7 @@ func (r *Run) removeOne(ctx context.Context, x Resource, rec job.Object) error {
 	case seen.Status == Gone:
 		return r.removed(ctx, x, rec)
 	case seen.Owner != "" && seen.Owner != r.Job.ID:
-		return Fatal("not-ours", fmt.Sprintf("%s (%s) now carries the mark of %s, so it was not touched", x, rec.ID, seen.Owner),
-			"Put the mark right, or remove it by hand, then retry.")
+		return notOurs(x, rec, seen)
 	}
 	if first, last := r.deletes(rec); rec.Reason == deleteSent && !first.IsZero() {
 		age := r.Pace.Cloud(r.Now().Sub(first))
@@ -96,6 +95,13 @@ func (r *Run) removeOne(ctx context.Context, x Resource, rec job.Object) error {
 		}
 	}
 	return r.sendDelete(ctx, x, rec, seen)
+}
+
+// notOurs is an object that somebody else has made under a recorded ID, or has
+// taken over: IDs that are names outlive what they named.
+func notOurs(x Resource, rec job.Object, seen Seen) error {
+	return Fatal("not-ours", fmt.Sprintf("%s (%s) now carries the mark of %s, so it was not touched", x, rec.ID, seen.Owner),
+		"Put the mark right, or remove it by hand, then retry.")
 }
 
 func (r *Run) sendDelete(ctx context.Context, x Resource, rec job.Object, seen Seen) error {
