@@ -154,10 +154,14 @@ func (p *Provider) peering(r *pipeline.Run, half side) object[armnetwork.Virtual
 		// to the network that it should lead to.
 		owner: func(_ context.Context, x resource[armnetwork.VirtualNetworkPeering]) (string, error) {
 			f := value(x.is.Properties)
-			if f.RemoteVirtualNetwork != nil && same(value(f.RemoteVirtualNetwork.ID), half.to) {
+			switch remote := value(value(f.RemoteVirtualNetwork).ID); {
+			case half.to == "": // the peer is gone, and the name is all that there is to go by
+				return "", nil
+			case same(remote, half.to):
 				return r.Job.ID, nil
+			default:
+				return "another peering of this name, with " + remote, nil
 			}
-			return "", nil
 		},
 	}
 }

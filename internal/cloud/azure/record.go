@@ -96,7 +96,14 @@ func (p *Provider) record(r *pipeline.Run, zone, full string) object[armdns.Reco
 		p: p, r: r, kind: kindRecord, key: "record", id: zone + "/A/" + relative(full, lastName(zone)), onlyIfNew: true,
 		body: func() any { return body() },
 		owner: func(_ context.Context, x resource[armdns.RecordSet]) (string, error) {
-			return value(value(x.is.Properties).Metadata[recordOwner]), nil
+			return cmp.Or(value(value(x.is.Properties).Metadata[recordOwner]), "somebody who left no mark"), nil
+		},
+		state: func(x resource[armdns.RecordSet]) (pipeline.Status, string) {
+			if by := value(value(x.is.Properties).Metadata[recordOwner]); r.Down && by != r.Job.ID {
+				r.Note("the DNS record %s is somebody else's by now and was left alone", full)
+				return pipeline.Gone, "somebody else's"
+			}
+			return statusOf(x.Properties.ProvisioningState), x.Properties.ProvisioningState
 		},
 		see: func(_ context.Context, x resource[armdns.RecordSet]) ([]pipeline.Aspect, error) {
 			var seen []string

@@ -159,6 +159,26 @@ func TestRecord(t *testing.T) {
 	g.equal(before)
 }
 
+// A record that somebody has pointed elsewhere is theirs: a teardown leaves it.
+func TestRecordOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	g := vms(t, `{"pool":{"mode":"fixed","count":1},"loadBalancer":{"type":"http","plainHTTP":true,"dns":{"zone":"example.test","record":"shop"}}}`)
+	zone := theirs + "/providers/" + typeDNSZone + "/example.test"
+	g.put(theirs, map[string]any{"location": "eastus2"})
+	g.put(zone, map[string]any{"location": "global"})
+	g.world.Step(5 * time.Minute)
+	g.up()
+	g.put(zone+"/A/shop", map[string]any{"properties": map[string]any{"TTL": 300, "metadata": map[string]any{}, "ARecords": []any{map[string]any{"ipv4Address": "192.0.2.1"}}}})
+	g.another()
+	if f := fatal(g.try(false, g.p.EnsureRecord)); f == nil || f.Problem.Code != "not-ours" {
+		t.Errorf("a run takes it over: %v", f)
+	}
+	g.down()
+	if !g.exists(zone + "/A/shop") {
+		t.Error("the teardown took somebody else's record along")
+	}
+}
+
 func TestAdoptedVMs(t *testing.T) {
 	t.Parallel()
 	g := vms(t, fixedSpec)
