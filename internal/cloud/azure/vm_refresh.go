@@ -130,12 +130,20 @@ func (p *Provider) find(ctx context.Context, typ, named string) (string, error) 
 	if err != nil {
 		return "", err
 	}
+	var ids []string
 	for _, x := range all {
 		if same(x.Name, named) {
-			return x.ID, nil
+			ids = append(ids, x.ID)
 		}
 	}
-	return "", absent(strings.SplitN(typ, "/", 2)[0], "read", named)
+	switch len(ids) {
+	case 1:
+		return ids[0], nil
+	case 0:
+		return "", absent(strings.SplitN(typ, "/", 2)[0], "read", named)
+	}
+	return "", pipeline.Fatal("ambiguous", fmt.Sprintf("there are %d resources of type %s named %s: %s", len(ids), typ, named, strings.Join(ids, ", ")),
+		"Name one by its resource ID, then retry.")
 }
 
 func (p *Provider) adoptSet(ctx context.Context, r *pipeline.Run, named string) error {
