@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -143,7 +144,7 @@ func (p *Provider) changeModel(ctx context.Context, r *pipeline.Run, set string,
 		return err
 	}
 	op.remember(r, set)
-	return changed("the scale set's model")
+	return changed(r, "the scale set's model")
 }
 
 // takeUp has those VMs of a set take up its model that have not.
@@ -159,11 +160,15 @@ func (p *Provider) takeUp(ctx context.Context, r *pipeline.Run, set string) erro
 		}
 	}
 	if len(behind) == 0 {
+		noLonger(r, "the set's model")
 		return nil
 	}
 	if r.Mode == pipeline.Verify {
 		r.AddDrift(pipeline.Drift{Kind: kindScaleSet, Key: setKey, ID: set, Attr: "VMs on the latest model", Wanted: "all", Seen: "not " + sorted(behind)})
 		return nil
+	}
+	if waited(r, "the set's model") > changePatience*2 {
+		return pipeline.Fatal("change-lost", fmt.Sprintf("VMs %s of the scale set do not take up its model", sorted(behind)), "Look at them in the portal, or upgrade them there, then retry.")
 	}
 	if _, err := p.request(ctx, http.MethodPost, set+"/manualupgrade", map[string]any{"instanceIds": behind}, nil); err != nil {
 		return err

@@ -118,7 +118,7 @@ func (p *Provider) healthProbe(r *pipeline.Run, lb job.LoadBalancer) pipeline.Re
 				if err := p.editBalancer(ctx, r, write, true); err != nil {
 					return err
 				}
-				return changed("the health check")
+				return changed(r, "the health check")
 			}}}, nil
 		},
 	}
@@ -164,7 +164,7 @@ func (p *Provider) rule(r *pipeline.Run, lb job.LoadBalancer) pipeline.Resource 
 				if err := p.editBalancer(ctx, r, write, true); err != nil {
 					return err
 				}
-				return changed("the load balancer's rule")
+				return changed(r, "the load balancer's rule")
 			}}}, nil
 		},
 	}

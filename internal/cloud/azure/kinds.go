@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/zopday/provisioner/internal/cloud/lookup"
 	"github.com/zopday/provisioner/internal/job"
@@ -229,9 +230,22 @@ func (o object[T]) whoBlocks(ctx context.Context, id string) (string, error) {
 	return "it is held by " + strings.Join(names, ", ") + "; remove or move what this job did not make, then retry", nil
 }
 
+// How often, and for how long, a change that does not take is sent again.
+const (
+	changesTolerated = 6
+	changePatience   = 5 * time.Minute
+)
+
 // changed is what an aspect's Set answers once a change has been sent: the next
-// pass reads whether it took.
-func changed(what string) error {
+// pass reads whether it took. One that the cloud takes and does not keep stops
+// the job after some tries.
+func changed(r *pipeline.Run, what string) error {
+	key := "changes of " + what
+	n, _ := r.Recall(key).(int)
+	if since := waited(r, key); n >= changesTolerated && since > changePatience {
+		return pipeline.Fatal("change-lost", fmt.Sprintf("the cloud acknowledges a change of %s and does not keep it", what), "Look at it in the portal, then retry.")
+	}
+	r.Remember(key, n+1)
 	return pipeline.Wait(settling, "%s to be changed", what)
 }
 

@@ -228,7 +228,7 @@ func (p *Provider) update(ctx context.Context, r *pipeline.Run, m meta, fixed an
 		return err
 	}
 	op.remember(r, m.ID)
-	return changed(m.Name)
+	return changed(r, m.Name)
 }
 
 // subnet is one subnet, with its security group, and with the NAT gateway if it

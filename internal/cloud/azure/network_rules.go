@@ -124,7 +124,7 @@ func (p *Provider) ruleAspects(r *pipeline.Run, id string, x armnetwork.Security
 			if err := p.putRule(ctx, r, id, g); err != nil {
 				return err
 			}
-			return changed("rule " + g.name)
+			return changed(r, "rule "+g.name)
 		}})
 	}
 	var others []string
@@ -166,7 +166,7 @@ func (p *Provider) inRule(r *pipeline.Run, key, groupID string, g groupRule) obj
 				if err := p.putRule(ctx, r, groupID, g); err != nil {
 					return err
 				}
-				return changed("rule " + g.name)
+				return changed(r, "rule "+g.name)
 			}}}, nil
 		},
 		owner: func(ctx context.Context, _ resource[armnetwork.SecurityRule]) (string, error) {

@@ -261,5 +261,5 @@ func (p *Provider) closeDisk(ctx context.Context, r *pipeline.Run, id string) er
 	if err != nil {
 		return err
 	}
-	return changed("disk " + lastName(id))
+	return changed(r, "disk "+lastName(id))
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v10"
@@ -96,6 +97,10 @@ func (p *Provider) growAgain(ctx context.Context, r *pipeline.Run, id string, sp
 	return pipeline.Gravest(err, verdict)
 }
 
+// membersPatience is how long a set may take to bring its VMs up, once it says
+// itself that it is made.
+const membersPatience = 30 * time.Minute
+
 // membersRun waits for the VMs that a set starts with.
 func (p *Provider) membersRun(r *pipeline.Run, spec job.VMSpec, members []resource[armcompute.VirtualMachineScaleSetVM]) error {
 	running := 0
@@ -115,9 +120,13 @@ func (p *Provider) membersRun(r *pipeline.Run, spec job.VMSpec, members []resour
 	switch {
 	case len(off) > 0:
 		return pipeline.Fatal("vm-stopped", "VMs of the scale set are stopped: "+strings.Join(off, ", "), "Start them again, then retry.")
+	case running < want && waited(r, "members of the set") > membersPatience:
+		return pipeline.Fatal("timed-out", fmt.Sprintf("%d of %d VMs of the scale set run after %s", running, want, membersPatience),
+			"Look at the scale set's instances in the portal for what keeps the others, then retry.")
 	case running < want:
 		return pipeline.Wait(settling*2, "%d more VMs of the scale set to run", want-running)
 	}
+	noLonger(r, "members of the set")
 	return nil
 }
 
