@@ -27,7 +27,7 @@ func backoff(attempt int, err *pipeline.CloudError) time.Duration {
 		from = baseThrottle
 	}
 	d := min(from<<min(attempt-1, 10), maxBackoff)
-	return max(d/2+rand.N(d/2), min(err.RetryAfter, maxBackoff))
+	return max(d/2+rand.N(d/2), err.RetryAfter)
 }
 
 // repeatable reports whether the same request may be sent again. A read may

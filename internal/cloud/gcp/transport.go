@@ -89,13 +89,14 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (f *flight) repeat(ctx context.Context, req *http.Request) (*http.Response, *pipeline.CloudError) {
 	for {
 		resp, failed := f.attempt(ctx, req)
-		switch {
-		case failed == nil:
+		if failed == nil {
 			return resp, nil
-		case ctx.Err() != nil, f.attempts >= maxAttempts, !repeatable(failed, f.mutating):
-			return nil, failed
 		}
-		timer := time.NewTimer(f.pace.Real(backoff(max(f.attempts, 1), failed)))
+		wait := backoff(f.attempts, failed)
+		if ctx.Err() != nil || f.attempts >= maxAttempts || wait > maxBackoff || !repeatable(failed, f.mutating) {
+			return nil, failed // a longer wait than that is the pipeline's, which holds no worker meanwhile
+		}
+		timer := time.NewTimer(f.pace.Real(wait))
 		select {
 		case <-ctx.Done():
 			timer.Stop()

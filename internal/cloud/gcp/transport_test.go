@@ -66,6 +66,22 @@ func TestWhatIsSentAgain(t *testing.T) {
 	}
 }
 
+// A wait that the cloud asks for and that is too long to hold a worker is handed up.
+func TestLongWaitIsHandedUp(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int32
+	p := served(t, func(w http.ResponseWriter, _ *http.Request) {
+		n.Add(1)
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	_, err := p.networks().get(anything(t.Context()), p.global("networks", "n"))
+	var ce *pipeline.CloudError
+	if !errors.As(err, &ce) || ce.Class != pipeline.Throttled || ce.RetryAfter != time.Minute || n.Load() != 1 {
+		t.Errorf("sent %d times, %+v", n.Load(), ce)
+	}
+}
+
 // What a repeated request says is what the first one said.
 func TestBodyIsSentAgain(t *testing.T) {
 	t.Parallel()
