@@ -2,6 +2,7 @@ package gcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -287,6 +288,26 @@ func TestPeeringWithSomebodyElses(t *testing.T) {
 	g.invoke("other-project", "compute", "networks.removePeering", map[string]any{"network": "hub", "name": "to-shop"})
 	g.down()
 	g.equal(before)
+}
+
+// Rights that are missing in the job's own project are not waited for: nobody else
+// has to do anything there.
+func TestPeeringWithoutRights(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, sim.Options{}, job.ModeCreate, `{"network":{"nat":"none"},"peerings":[{"networkId":"hub"}]}`)
+	g.hub(testProject, "10.200.0.0/16")
+	if err := g.try(false, g.p.EnsureNetwork); err != nil {
+		t.Fatal(err)
+	}
+	g.fault(sim.Fault{Kind: sim.FaultError, Operation: "networks.addPeering", After: 1, Code: "forbidden", Status: 403, Count: -1,
+		Message: "Required 'compute.networks.addPeering' permission for 'projects/example-project/global/networks/hub'"})
+	var fatal *pipeline.FatalError
+	if err := g.try(false, g.p.EnsurePeerings); !errors.As(err, &fatal) || fatal.Problem.Code != "permission-denied" {
+		t.Errorf("the verdict is %v", err)
+	}
+	if !made(g.run(pipeline.Apply), kindPeering, "peering-1") {
+		t.Error("the job's own half was not made")
+	}
 }
 
 // A cancel in the middle of a create leaves everything recorded or absent (S1, S2).

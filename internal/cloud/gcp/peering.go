@@ -14,8 +14,12 @@ import (
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
-// acceptance is how long a peering may wait for the owner of the other network.
-const acceptance = 7 * 24 * time.Hour
+// How long a peering may wait for the owner of the other network, and how long to
+// become active once both halves are there.
+const (
+	acceptance = 7 * 24 * time.Hour
+	activation = 15 * time.Minute
+)
 
 func peeringID(network, name string) string { return rel(network) + "/peerings/" + name }
 
@@ -82,7 +86,7 @@ func (p *Provider) ensurePeering(ctx context.Context, r *pipeline.Run, i int, pe
 		return info, err
 	}
 	err := p.ensureCounterpart(ctx, r, theirs)
-	if pipeline.Is(err, pipeline.Denied) {
+	if pipeline.Is(err, pipeline.Denied) && projectOf(ours.to) != projectOf(ours.from) {
 		info.Waiting = fmt.Sprintf("the owner of project %s has to add the other half: gcloud compute networks peerings create %s --network=%s --project=%s --peer-network=%s --peer-project=%s",
 			projectOf(ours.to), theirs.name, base(ours.to), projectOf(ours.to), base(ours.from), projectOf(ours.from))
 	} else if err != nil {
@@ -99,6 +103,10 @@ func (p *Provider) ensurePeering(ctx context.Context, r *pipeline.Run, i int, pe
 		info.Waiting = ""
 		info.CIDRs, err = p.peerRanges(ctx, ours.to)
 		return info, err
+	}
+	if info.Waiting == "" && waited(r, "peering "+info.ID) > activation {
+		return info, pipeline.Fatal("peering-inactive", fmt.Sprintf("peering %s stays inactive: %s", ours.name, half.StateDetails),
+			"Look at both halves in the console, then retry.")
 	}
 	if info.Waiting == "" {
 		return info, pipeline.Wait(5*time.Second, "peering %s to become active (%s)", ours.name, half.StateDetails)
