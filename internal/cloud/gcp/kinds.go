@@ -148,10 +148,17 @@ func (o object[T]) underWay(ctx context.Context, p *Provider, r *pipeline.Run, x
 	case !done || u.verb != "insert" || !errors.As(err, &failed):
 		return pipeline.Seen{}, false, err
 	}
-	if _, gone := o.kind.get(ctx, id); pipeline.Is(gone, pipeline.NotFound) {
-		return p.failedToCome(r, x, id, failed), true, nil
+	there, err := o.kind.get(ctx, id)
+	if err != nil && !pipeline.Is(err, pipeline.NotFound) {
+		return pipeline.Seen{}, false, err
 	}
-	return pipeline.Seen{ID: id, Owner: r.Job.ID, Status: pipeline.Broken, Reason: failed.Message}, true, nil
+	if err == nil {
+		if owner, _ := o.kind.mark(there); owner == r.Job.ID {
+			return pipeline.Seen{ID: id, Owner: owner, Status: pipeline.Broken, Reason: failed.Message}, true, nil
+		}
+	}
+	// It is not there, or somebody else was faster to take the name.
+	return p.failedToCome(r, x, id, failed), true, nil
 }
 
 // taken tells a namesake of ours from somebody else's, who is never touched
