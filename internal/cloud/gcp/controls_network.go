@@ -23,7 +23,7 @@ func (c *controls) network(ctx context.Context) error {
 	}
 	mode := subnetMode(x)
 	c.same("NETG-01", "network is in custom mode", "custom", mode, "GCP-0010, CIS GCP 3.1")
-	c.add("NETG-02", "network is no legacy network", "no", yesOrNo(mode == "legacy"), mode != "legacy", "CKV2_GCP_2, CIS GCP 3.2")
+	c.add("NETG-02", "network is no legacy network", "no", yesNo(mode == "legacy"), mode != "legacy", "CKV2_GCP_2, CIS GCP 3.2")
 	return nil
 }
 
@@ -191,11 +191,4 @@ func (c *controls) zones(ctx context.Context) error {
 		c.add("NETG-14", "keys of public zones", "none with rsasha1", cmp.Or(agreed(algorithms), "none yet"), !weak, "CKV_GCP_17, CIS GCP 3.4")
 	}
 	return nil
-}
-
-func yesOrNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }
