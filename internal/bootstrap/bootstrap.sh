@@ -272,6 +272,12 @@ trap 'exit 143' TERM
 begin preflight
 # shellcheck source=/dev/null
 . "$CONF"
+# Azure makes no VM without a key or a password. The key's other half was thrown away; this
+# half goes too, on the first boot, so that no key is authorized.
+if [ "$CLOUD" = azure ] && [ ! -e "$STATE/key-removed" ]; then
+	rm -f /home/zopday/.ssh/authorized_keys /root/.ssh/authorized_keys
+	: >"$STATE/key-removed"
+fi
 # shellcheck source=/dev/null
 . /etc/os-release
 [ "$ID" = "$OS_ID" ] || die "the image is $ID, the job asks for $OS_ID"

@@ -272,11 +272,6 @@ func render(o Options) []byte {
 		fmt.Fprintf(&b, "  encoding: b64\n  content: %s\n", base64.StdEncoding.EncodeToString([]byte(f.content)))
 	}
 	b.WriteString("runcmd:\n")
-	if o.Cloud == CloudAzure {
-		// Azure makes no VM without a key or a password. The key's other half was
-		// thrown away; this half goes too, so that no key is authorized.
-		fmt.Fprintf(&b, "- [rm, -f, %s]\n", strings.Join(AuthorizedKeys, ", "))
-	}
 	fmt.Fprintf(&b, "- [mkdir, -p, %s]\n- [ln, -sf, %s, %s]\n- [%s]\n",
 		perBoot[:strings.LastIndexByte(perBoot, '/')], scriptPath, perBoot, scriptPath)
 	return b.Bytes()
