@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,9 +83,15 @@ func (c *checker) forVMs(ctx context.Context) error {
 	return c.side(ctx, parts...)
 }
 
-// side runs parts side by side.
+// side runs parts side by side. Their answers come in no order of their own, and a
+// plan that is made again has to read the same.
 func (c *checker) side(ctx context.Context, parts ...func(context.Context) error) error {
-	return pipeline.All(ctx, parts...)
+	from := len(c.checks)
+	err := pipeline.All(ctx, parts...)
+	slices.SortStableFunc(c.checks[from:], func(a, b cloud.Check) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Message, b.Message))
+	})
+	return err
 }
 
 func (c *checker) add(x cloud.Check) {
