@@ -188,6 +188,10 @@ func (p *Provider) empty(ctx context.Context, r *pipeline.Run, x pipeline.Resour
 	if err != nil {
 		return err
 	}
+	if waited(r, "VMs to end in "+id) > groupPatience {
+		return pipeline.Fatal("timed-out", fmt.Sprintf("%s still has VMs %s after it was told to end them", x, groupPatience),
+			"Look at the group's errors in the console; retry asks again.")
+	}
 	if g.TargetSize > 0 {
 		op, err := send(ctx, p.compute.RegionInstanceGroupManagers.Resize(projectOf(id), regionOf(id), base(id), 0))
 		if err != nil {
@@ -203,6 +207,7 @@ func (p *Provider) empty(ctx context.Context, r *pipeline.Run, x pipeline.Resour
 	if n := len(members); n > 0 {
 		return pipeline.Wait(10*time.Second, "%d VMs of %s to end", n, x)
 	}
+	noLonger(r, "VMs to end in "+id)
 	return nil
 }
 

@@ -215,7 +215,15 @@ func (p *Provider) releaseGroup(ctx context.Context, r *pipeline.Run) error {
 }
 
 // patchGroup changes a managed group, and waits until the change is carried out.
+// One that the cloud takes and does not keep stops the job after some tries.
 func (p *Provider) patchGroup(ctx context.Context, r *pipeline.Run, id string, change *compute.InstanceGroupManager, what string) error {
+	tries := "patches for " + what
+	n, _ := r.Recall(tries).(int)
+	if n >= setsTolerated {
+		return pipeline.Fatal("change-lost", fmt.Sprintf("%s: waited for %s, and the cloud acknowledges the change and does not keep it", base(id), what),
+			"Look at it in the cloud's console, then retry.")
+	}
+	r.Remember(tries, n+1)
 	op, err := send(ctx, p.compute.RegionInstanceGroupManagers.Patch(projectOf(id), regionOf(id), base(id), change))
 	if err != nil {
 		return err
