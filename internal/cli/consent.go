@@ -43,9 +43,9 @@ func (a *app) confirm(ctx context.Context, c consent) error {
 	case c.level == 3 && c.confirm != "":
 		return &usageError{msg: fmt.Sprintf("--confirm %s is not the name of what is to go, which is %s; nothing was changed", c.confirm, c.name)}
 	case !a.inTTY && c.level == 3:
-		return &usageError{msg: fmt.Sprintf("to %s needs its name as a flag; nothing was changed", c.verb), hint: "add --confirm " + c.name}
+		return &usageError{msg: fmt.Sprintf("to %s, its name has to be given as a flag; nothing was changed", c.verb), hint: "add --confirm " + c.name}
 	case !a.inTTY:
-		return &usageError{msg: fmt.Sprintf("to %s needs consent as a flag; nothing was changed", c.verb), hint: "add --yes"}
+		return &usageError{msg: fmt.Sprintf("to %s, consent has to be given as a flag; nothing was changed", c.verb), hint: "add --yes"}
 	}
 	want := "yes"
 	if c.level == 3 {

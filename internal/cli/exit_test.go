@@ -103,6 +103,11 @@ func TestExitCodes(t *testing.T) {
 			}
 		})
 	}
+	f := newFake(t)
+	f.plan.Checks = []client.Check{{Name: "DNS zone", Status: "fails", Message: "there is none", Fix: "name one"}}
+	if got := run(t, f).do("jobs", "plan", "-f", file); got.code != exitUsage || !strings.Contains(got.out, "there is none. Name one") {
+		t.Errorf("a plan with a check that fails: exit code %d\n%s", got.code, got.out)
+	}
 	help := run(t, nil).do("--help").out
 	for _, e := range exitTable {
 		if !tested[e.code] {

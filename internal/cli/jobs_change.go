@@ -286,6 +286,7 @@ func (a *app) showDrift(w io.Writer, j *client.Job, v client.Verification) {
 		fmt.Fprintf(w, "%s is as asked.\n", clean(j.Name))
 		return
 	}
+	fmt.Fprintf(w, "%s is not as asked: %s.\n\n", clean(j.Name), plurals(len(v.Drift), "difference", "differences"))
 	t := table{head: []string{"OBJECT", "ID", "ATTRIBUTE", "WANTED", "SEEN"}}
 	for _, d := range v.Drift {
 		t.add(d.Kind+" "+d.Key, d.ID, d.Attr, d.Wanted, d.Seen)

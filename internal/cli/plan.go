@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -80,6 +81,7 @@ func (a *app) planDocuments(ctx context.Context, c *client.Client, docs []docume
 			return err
 		}
 		last.Changes += p.Changes
+		last.Checks = append(last.Checks, p.Checks...)
 	}
 	return planExit(last, detailed)
 }
@@ -113,7 +115,7 @@ func (a *app) showPlan(w io.Writer, p client.Plan) {
 		for _, c := range p.Checks {
 			msg := c.Message
 			if c.Fix != "" && c.Status != "ok" {
-				msg += "; " + c.Fix
+				msg = strings.TrimSuffix(msg, ".") + ". " + sentenceCase(c.Fix)
 			}
 			tab.add("  "+t.glyph(checkSigns[c.Status])+" "+c.Status, c.Name, msg)
 		}
@@ -144,7 +146,9 @@ func (a *app) showPlan(w io.Writer, p client.Plan) {
 		head("Cost")
 		fmt.Fprintf(w, "  %s\n", clean(p.Cost.Summary))
 		tab := table{}
+		listed := map[string]bool{}
 		for _, i := range p.Cost.Items {
+			listed[i.Name] = true
 			tab.add("  "+i.Name, i.Arithmetic)
 		}
 		tab.write(w, a.tableTerm())
@@ -152,9 +156,19 @@ func (a *app) showPlan(w io.Writer, p client.Plan) {
 			fmt.Fprintf(w, "  Assumed: %s\n", clean(s))
 		}
 		for _, s := range p.Cost.NotPriced {
-			fmt.Fprintf(w, "  Not priced: %s\n", clean(s))
+			if !listed[s] { // an item's own line says so
+				fmt.Fprintf(w, "  Not priced: %s\n", clean(s))
+			}
 		}
 	}
+}
+
+// sentenceCase begins a sentence.
+func sentenceCase(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
 }
 
 func (a *app) showPlannedObjects(w io.Writer, p client.Plan, head func(string, ...any)) {

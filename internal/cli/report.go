@@ -106,12 +106,12 @@ func (a *app) explainProblem(p *client.Problem) failure {
 		f.rows = append(f.rows, row{"Field", text})
 	}
 	switch hint := asCommands.Replace(clean(p.Hint)); {
-	case hint != "":
-		f.rows = append(f.rows, row{"Do", hint})
 	case p.Status == http.StatusUnauthorized && a.cfg.Token.Value == "":
 		f.rows = append(f.rows, row{"Do", "give a token: zopday login, or the environment variable ZOPDAY_TOKEN, or --token-file"})
 	case p.Status == http.StatusUnauthorized:
 		f.rows = append(f.rows, row{"Do", "the token is from " + a.cfg.Token.Origin + "; give one of this server"})
+	case hint != "":
+		f.rows = append(f.rows, row{"Do", hint})
 	case p.Status == http.StatusNotFound:
 		f.rows = append(f.rows, row{"Do", a.again("jobs", "list") + " shows what there is"})
 	}

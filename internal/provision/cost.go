@@ -139,10 +139,7 @@ func costOf(j *job.Job, instanceType string) (Cost, error) {
 		e.cost.Summary = "This job makes nothing, so it adds nothing to the bill; what it adopts goes on to cost what it costs."
 		return e.cost, nil
 	}
-	e.cost.Assumptions = []string{
-		fmt.Sprintf("%d hours a month, list prices, Linux on demand", hoursAMonth),
-		fmt.Sprintf("upper end: %d GB a month through NAT, and %d load balancer capacity unit all month", natGBAMonth, lcuAMonth),
-	}
+	e.assume(fmt.Sprintf("%d hours a month, list prices, Linux on demand", hoursAMonth))
 	network, err := j.Network()
 	if err != nil {
 		return Cost{}, err
@@ -171,7 +168,9 @@ func costOf(j *job.Job, instanceType string) (Cost, error) {
 		if lb != nil {
 			e.loadBalancer(*lb, p)
 		}
-		left = append(left, "the DNS zone, which you have already")
+		if lb != nil && lb.DNS != nil {
+			left = append(left, "the DNS zone, which you have already")
+		}
 	}
 	if network.FlowLogs != job.FlowLogsNone && j.Mode == job.ModeCreate {
 		left = append(left, "flow logs, which are billed by volume")
@@ -179,6 +178,10 @@ func costOf(j *job.Job, instanceType string) (Cost, error) {
 	e.cost.NotPriced = append(e.cost.NotPriced, left...)
 	e.cost.Summary = summary(e.cost)
 	return e.cost, nil
+}
+
+func (e *estimate) assume(what string) {
+	e.cost.Assumptions = append(e.cost.Assumptions, what)
 }
 
 func (e *estimate) vms(spec job.VMSpec, instanceType string, p regionPrices) {
@@ -210,6 +213,7 @@ func (e *estimate) network(j *job.Job, network job.NetworkSpec, lb *job.LoadBala
 		addresses += gateways
 		e.add("NAT gateways", "hour", p.NATHour, float64(gateways), float64(gateways), hoursAMonth, "hours")
 		e.add("data through NAT", "GB", p.NATGB, 0, natGBAMonth, 1, "")
+		e.assume(fmt.Sprintf("upper end: %d GB a month through NAT", natGBAMonth))
 	}
 	// A public load balancer has an address in each of its zones.
 	if lb != nil && lb.Scheme == job.SchemePublic {
@@ -243,6 +247,7 @@ func (e *estimate) loadBalancer(lb job.LoadBalancer, p regionPrices) {
 	}
 	e.add(name, "hour", hour, 1, 1, hoursAMonth, "hours")
 	e.add("its capacity units", "hour", unit, 0, lcuAMonth, hoursAMonth, "hours")
+	e.assume(fmt.Sprintf("upper end: %d load balancer capacity unit all month", lcuAMonth))
 }
 
 func summary(c Cost) string {
