@@ -224,7 +224,7 @@ func (e *loginError) answer(r *request) answer {
 		"error_uri":         r.base + fmt.Sprintf("/error?code=%d", e.code)}}
 }
 
-// faulty renders a fault that hits the authority.
+// overlay gives the refusal what a fault says of it.
 func (e *loginError) overlay(f *sim.Fault) {
 	if f.Message != "" {
 		e.text = f.Message
