@@ -115,7 +115,7 @@ func (p *Provider) scalingGroup(r *pipeline.Run, pool job.Pool, leaving bool) pi
 	x.Find = func(ctx context.Context) ([]pipeline.Seen, error) {
 		g, err := p.readScalingGroup(ctx, groupName)
 		if err != nil {
-			return nil, unless(err, pipeline.NotFound)
+			return nil, pipeline.Unless(err, pipeline.NotFound)
 		}
 		s := see(g)
 		return []pipeline.Seen{s}, intendedTagsLate(r, kindScalingGroup, scalingGroupKey, s.Owner)
@@ -268,10 +268,10 @@ func (p *Provider) removeScalingGroup(ctx context.Context, r *pipeline.Run) erro
 // by this job, carry the job's mark and nobody else ends them.
 func (p *Provider) awaitFormerMembers(ctx context.Context, r *pipeline.Run, left, orphans []string) error {
 	const former = "VMs of the former scaling group"
-	since := waited(r, former)
+	since := r.WaitedFor(former)
 	if len(orphans) > 0 && since > time.Minute { // by then the group's own doing shows
 		if _, err := p.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: orphans}); err != nil {
-			return unless(plain(err), pipeline.NotFound)
+			return pipeline.Unless(plain(err), pipeline.NotFound)
 		}
 	}
 	if since > groupPatience {

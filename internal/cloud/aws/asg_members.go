@@ -50,8 +50,8 @@ func (p *Provider) ensureScalingGroup(ctx context.Context, r *pipeline.Run, spec
 	if want := int(aws.ToInt32(g.DesiredCapacity)); inService < want {
 		return p.awaitMembers(ctx, r, g, inService, want)
 	}
-	noLonger(r, "group")
-	noLonger(r, "capacity")
+	r.WaitOver("group")
+	r.WaitOver("capacity")
 	r.Remember(fleetSeen(r), r.Now())
 	return nil
 }
@@ -137,11 +137,11 @@ func (p *Provider) awaitMembers(ctx context.Context, r *pipeline.Run, g asgtypes
 	if why != "" {
 		text += ": " + why
 	}
-	waitedFor := waited(r, "group")
+	waitedFor := r.WaitedFor("group")
 	switch {
 	case code == "quota-exceeded" || code == "permission-denied":
 		return pipeline.Fatal(code, text, "Put right what the message names, then retry.")
-	case code == "no-capacity" && waited(r, "capacity") > capacityPatience:
+	case code == "no-capacity" && r.WaitedFor("capacity") > capacityPatience:
 		return pipeline.Fatal(code, text, "Retry later, or tear the job down and make it with another instanceType or in another region.")
 	case len(acts) == 0 && len(g.Instances) == 0 && waitedFor > idlePatience && p.foreignEndpoint():
 		return pipeline.Fatal("group-idle", fmt.Sprintf("%s after %s, and the group has not tried to start any: this endpoint keeps scaling groups and starts nothing for them", text, idlePatience), "Use pool.mode fixed at this endpoint.")

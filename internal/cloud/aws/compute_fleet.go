@@ -208,7 +208,7 @@ func (f *fleet) launch(ctx context.Context) error {
 		_ = pipeline.All(ctx, parts...) // every part's error is kept in errs
 		todo = slices.DeleteFunc(todo, func(i int) bool { return !zoneRefuses(errs[i]) })
 		if len(todo) == 0 {
-			noLonger(f.r, "capacity")
+			f.r.WaitOver("capacity")
 			return visible(f.r, "the VMs", pipeline.Gravest(errs...))
 		}
 		refusal := errs[todo[0]]
@@ -235,7 +235,7 @@ func (f *fleet) launch(ctx context.Context) error {
 func (f *fleet) noCapacity(refusal error) error {
 	infra := f.r.Job.Config.InfraConfig
 	text := fmt.Sprintf("no room for %s in %s: %v", infra.InstanceType, strings.Join(f.zones(), ", "), refusal)
-	if waited(f.r, "capacity") < capacityPatience {
+	if f.r.WaitedFor("capacity") < capacityPatience {
 		return pipeline.Wait(20*time.Second, "%s", text)
 	}
 	return pipeline.Fatal("no-capacity", fmt.Sprintf("%s; tried for %s", text, capacityPatience),

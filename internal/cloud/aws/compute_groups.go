@@ -244,7 +244,7 @@ func (p *Provider) groupTaken(ctx context.Context, r *pipeline.Run, groupName, v
 // job may have made it just now: tags can show later than what carries them
 // (failure kind F7).
 func tagsLate(r *pipeline.Run, kind, name, owner string) error {
-	if owner != "" || r.Mode != pipeline.Apply || waited(r, "tags of "+kind+" "+name) > r.Consistency {
+	if owner != "" || r.Mode != pipeline.Apply || r.WaitedFor("tags of "+kind+" "+name) > r.Consistency {
 		return nil
 	}
 	return pipeline.Wait(3*time.Second, "the tags of %s %s to become visible", kind, name)

@@ -9,14 +9,6 @@ import (
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
-// unseen turns a not-found for something that was made just now into a wait.
-func unseen(err error, what string) error {
-	if pipeline.Is(err, pipeline.NotFound) {
-		return pipeline.Wait(2*time.Second, "%s to become visible", what)
-	}
-	return err
-}
-
 // confirmWaits is how long a change may take to show before it is made again:
 // IAM needs several seconds ("Changes that I make are not always immediately
 // visible"), and now and then a change is acknowledged and lost (failure J11).
@@ -39,7 +31,7 @@ func confirm(ctx context.Context, r *pipeline.Run, xs ...pipeline.Resource) erro
 			r.Unsettle() // the next pass finds out whether it was made at all
 		}
 		if err != nil {
-			return unseen(err, x.String())
+			return pipeline.Unseen(err, x.String())
 		}
 		for _, a := range seen.Aspects {
 			if a.Seen == a.Wanted {

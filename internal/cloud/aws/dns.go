@@ -234,7 +234,7 @@ func (p *Provider) awaitSync(ctx context.Context, r *pipeline.Run) error {
 		return plain(err)
 	}
 	if out.ChangeInfo != nil && out.ChangeInfo.Status == r53types.ChangeStatusPending {
-		if waited(r, "dns change") < syncPatience {
+		if r.WaitedFor("dns change") < syncPatience {
 			return pipeline.Wait(5*time.Second, "the DNS record to reach all of Route 53's servers")
 		}
 		r.Note("the DNS record was accepted, and Route 53 was still spreading it after %s", syncPatience)

@@ -133,7 +133,7 @@ func (p *Provider) removeLeftBehind(ctx context.Context, r *pipeline.Run, vpcID 
 
 func (p *Provider) deleteInterface(ctx context.Context, n ec2types.NetworkInterface) error {
 	_, err := p.ec2.DeleteNetworkInterface(ctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: n.NetworkInterfaceId})
-	return unless(err, pipeline.NotFound)
+	return pipeline.Unless(err, pipeline.NotFound)
 }
 
 // removeDisksLeftBehind removes the root disks that an emulator keeps on
@@ -161,7 +161,7 @@ func (p *Provider) removeDisksLeftBehind(ctx context.Context, r *pipeline.Run) e
 		}
 		remove := func() error {
 			_, err := p.ec2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: v.VolumeId})
-			return unless(err, pipeline.NotFound)
+			return pipeline.Unless(err, pipeline.NotFound)
 		}
 		err := remove()
 		if err != nil {

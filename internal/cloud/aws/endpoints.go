@@ -55,7 +55,7 @@ func (b *build) endpoints(ctx context.Context) error {
 	}
 	err = pipeline.All(ctx, parts...)
 	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" })
-	learnAll(b.r, &b.ic.EndpointIDs, ids)
+	b.r.LearnAll(&b.ic.EndpointIDs, ids)
 	return err
 }
 

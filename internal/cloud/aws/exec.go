@@ -218,12 +218,12 @@ func (p *Provider) reachable(ctx context.Context, r *pipeline.Run, idle []string
 		}
 	}
 	switch n := len(there); {
-	case n == 0 && waited(r, "agents") < agentDoubt:
+	case n == 0 && r.WaitedFor("agents") < agentDoubt:
 		return nil, false, nil
 	case n == 0:
-		noLonger(r, "agents")
+		r.WaitOver("agents")
 		return idle, false, nil
-	case n < len(idle) && waited(r, "all agents") < together:
+	case n < len(idle) && r.WaitedFor("all agents") < together:
 		for _, id := range there {
 			out[id] = cloud.Probe{State: cloud.ProbeUnknown, Detail: "its agent is there; the other VMs' are on their way"}
 		}

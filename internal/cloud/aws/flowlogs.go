@@ -214,7 +214,7 @@ func (p *Provider) rolePolicy(ctx context.Context, role, policy string) (string,
 	return lookup.Once(ctx, "policy "+policy+" of "+role, func(ctx context.Context) (string, error) {
 		out, err := p.iam.GetRolePolicy(ctx, &iam.GetRolePolicyInput{RoleName: aws.String(role), PolicyName: aws.String(policy)})
 		if err != nil {
-			return "", unless(err, pipeline.NotFound)
+			return "", pipeline.Unless(err, pipeline.NotFound)
 		}
 		return canonicalPolicy(aws.ToString(out.PolicyDocument)), nil
 	})

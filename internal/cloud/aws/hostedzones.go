@@ -50,7 +50,7 @@ func (p *Provider) ensureZone(ctx context.Context, r *pipeline.Run, z job.DNSZon
 	}
 	got, err := p.readZone(ctx, id)
 	if err != nil {
-		return info, unseen(plain(err), "zone "+z.Name)
+		return info, pipeline.Unseen(plain(err), "zone "+z.Name)
 	}
 	if got.DelegationSet != nil {
 		info.NameServers = got.DelegationSet.NameServers
@@ -207,7 +207,7 @@ func (p *Provider) zoneTags(ctx context.Context, r *pipeline.Run, x pipeline.Res
 			}
 		}
 		return nil
-	}}}, unseen(err, "the tags of zone "+id)
+	}}}, pipeline.Unseen(err, "the tags of zone "+id)
 }
 
 // answeredIn wants a private zone to be answered in the network.
@@ -232,7 +232,7 @@ func (p *Provider) answeredIn(id, vpc string, in []r53types.VPC) pipeline.Aspect
 func (p *Provider) zoneBlockers(ctx context.Context, id, zone string) (string, error) {
 	out, err := p.r53.ListResourceRecordSets(ctx, &route53.ListResourceRecordSetsInput{HostedZoneId: aws.String(id), MaxItems: aws.Int32(100)})
 	if err != nil {
-		return "", unless(err, pipeline.NotFound)
+		return "", pipeline.Unless(err, pipeline.NotFound)
 	}
 	var names []string
 	for _, s := range out.ResourceRecordSets {

@@ -59,7 +59,7 @@ func (p *Provider) EnsureIdentity(ctx context.Context, r *pipeline.Run) error {
 	if r.Mode == pipeline.Apply && ic.InstanceProfileARN == "" {
 		got, err := p.readProfile(ctx, profile.Name)
 		if err != nil {
-			return unseen(plain(err), profile.String())
+			return pipeline.Unseen(plain(err), profile.String())
 		}
 		ic.InstanceProfileARN = aws.ToString(got.Arn)
 	}
@@ -158,7 +158,7 @@ func (p *Provider) roleAspects(ctx context.Context, role, trust string) ([]pipel
 		func(ctx context.Context) (err error) { have.inline, err = p.inlinePolicies(ctx, role); return err },
 	)
 	if err != nil {
-		return nil, unseen(err, "the policies of role "+role)
+		return nil, pipeline.Unseen(err, "the policies of role "+role)
 	}
 	return []pipeline.Aspect{
 		{Name: "trust policy", Wanted: canonicalPolicy(trustPolicy), Seen: canonicalPolicy(trust), Set: func(ctx context.Context) error {
@@ -242,7 +242,7 @@ func (p *Provider) roleBlockers(ctx context.Context, id string) (string, error) 
 		return names, out.Marker, nil
 	})
 	if err != nil || len(names) == 0 {
-		return "", unless(err, pipeline.NotFound)
+		return "", pipeline.Unless(err, pipeline.NotFound)
 	}
 	return "it is in instance profile " + strings.Join(names, ", ") + ", which this job did not make; take it out there, then retry", nil
 }
@@ -297,7 +297,7 @@ func (p *Provider) instanceProfile(r *pipeline.Run) pipeline.Resource {
 		}
 		for _, in := range got.Roles {
 			_, err := p.iam.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: aws.String(id), RoleName: in.RoleName})
-			if err := unless(err, pipeline.NotFound); err != nil {
+			if err := pipeline.Unless(err, pipeline.NotFound); err != nil {
 				return err
 			}
 		}
@@ -312,7 +312,7 @@ func (p *Provider) profileRole(profile, role string, in []string) pipeline.Aspec
 	return pipeline.Aspect{Name: "role", Wanted: role, Seen: strings.Join(in, ", "), Set: func(ctx context.Context) error {
 		for _, other := range in {
 			_, err := p.iam.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: aws.String(profile), RoleName: aws.String(other)})
-			if err := unless(err, pipeline.NotFound); err != nil {
+			if err := pipeline.Unless(err, pipeline.NotFound); err != nil {
 				return err
 			}
 		}

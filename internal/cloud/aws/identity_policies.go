@@ -102,7 +102,7 @@ func (p *Provider) inlinePolicies(ctx context.Context, role string) ([]string, e
 func (p *Provider) detachPolicies(ctx context.Context, role string, arns []string) error {
 	for _, arn := range arns {
 		_, err := p.iam.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: aws.String(role), PolicyArn: aws.String(arn)})
-		if err := unless(err, pipeline.NotFound); err != nil {
+		if err := pipeline.Unless(err, pipeline.NotFound); err != nil {
 			return err
 		}
 	}
@@ -112,7 +112,7 @@ func (p *Provider) detachPolicies(ctx context.Context, role string, arns []strin
 func (p *Provider) deleteInline(ctx context.Context, role string, names []string) error {
 	for _, n := range names {
 		_, err := p.iam.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: aws.String(role), PolicyName: aws.String(n)})
-		if err := unless(err, pipeline.NotFound); err != nil {
+		if err := pipeline.Unless(err, pipeline.NotFound); err != nil {
 			return err
 		}
 	}

@@ -100,7 +100,7 @@ func (p *Provider) learnHost(ctx context.Context, r *pipeline.Run) error {
 	}
 	l, err := p.readLoadBalancer(ctx, infra.LoadBalancerID)
 	if err != nil {
-		return unseen(plain(err), "the load balancer")
+		return pipeline.Unseen(plain(err), "the load balancer")
 	}
 	infra.LoadBalancerHost, infra.LoadBalancerZoneID = aws.ToString(l.DNSName), aws.ToString(l.CanonicalHostedZoneId)
 	return nil
@@ -261,7 +261,7 @@ func (p *Provider) loadBalancer(r *pipeline.Run, lb job.LoadBalancer, leaving bo
 	x.Get = func(ctx context.Context, arn string) (pipeline.Seen, error) {
 		// It takes minutes: looking every few seconds would be too often.
 		const looked = "load balancer looked at"
-		if last, ok := r.Recall(looked).(pipeline.Seen); ok && !leaving && waited(r, looked) < lbLook {
+		if last, ok := r.Recall(looked).(pipeline.Seen); ok && !leaving && r.WaitedFor(looked) < lbLook {
 			return last, nil
 		}
 		l, err := p.readLoadBalancer(ctx, arn)
@@ -269,8 +269,8 @@ func (p *Provider) loadBalancer(r *pipeline.Run, lb job.LoadBalancer, leaving bo
 			return pipeline.Seen{}, err
 		}
 		if !leaving && lbSeen(l).Status == pipeline.Pending {
-			noLonger(r, looked)
-			waited(r, looked)
+			r.WaitOver(looked)
+			r.WaitedFor(looked)
 			r.Remember(looked, lbSeen(l))
 			return lbSeen(l), nil // the tags can wait
 		}

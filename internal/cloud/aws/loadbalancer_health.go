@@ -46,7 +46,7 @@ func (p *Provider) awaitHealthy(ctx context.Context, r *pipeline.Run, lb job.Loa
 	}
 	why := fmt.Sprintf("%s; the check is GET %s on port %d", strings.Join(sick, "; "), lb.HealthCheck.Path, lb.HealthCheck.Port)
 	text := fmt.Sprintf("%d of %d targets are not healthy: %s", len(sick), max(len(infra.VMs), len(sick)), why)
-	since := waited(r, "healthy targets")
+	since := r.WaitedFor("healthy targets")
 	switch {
 	case spec.Bootstrap == job.BootstrapBare && since >= bareHealthPatience:
 		// Nothing of ours answers there: that is for the user's own service.
@@ -130,7 +130,7 @@ func (p *Provider) noReplaceLoop(ctx context.Context, r *pipeline.Run) error {
 // unwell (failure kind K5), now that its targets were seen to be well: earlier,
 // a wrong health check would have it replace VMs in a loop.
 func (p *Provider) trustLoadBalancer(ctx context.Context, r *pipeline.Run) error {
-	noLonger(r, "healthy targets")
+	r.WaitOver("healthy targets")
 	group := r.Job.Config.InfraConfig.ScalingGroupID
 	if group == "" {
 		return nil
@@ -156,7 +156,7 @@ func (p *Provider) verifyHealthy(ctx context.Context, r *pipeline.Run, spec job.
 	}
 	g, err := p.readScalingGroup(ctx, infra.ScalingGroupID)
 	if err != nil {
-		return unless(plain(err), pipeline.NotFound)
+		return pipeline.Unless(plain(err), pipeline.NotFound)
 	}
 	if kind := aws.ToString(g.HealthCheckType); kind != "" && kind != "ELB" && spec.Bootstrap != job.BootstrapBare {
 		r.AddDrift(pipeline.Drift{Kind: kindScalingGroup, Key: scalingGroupKey, ID: infra.ScalingGroupID, Attr: "health check type", Wanted: "ELB", Seen: kind})

@@ -54,7 +54,7 @@ func (p *Provider) releaseGroup(ctx context.Context, r *pipeline.Run, id string)
 		// A cloud without interfaces: the group's deletion tells.
 	case err != nil:
 		return plain(err)
-	case len(left) > 0 && waited(r, "interfaces of "+id) < lingering:
+	case len(left) > 0 && r.WaitedFor("interfaces of "+id) < lingering:
 		var names []string
 		for _, n := range left {
 			names = append(names, describeInterface(n))

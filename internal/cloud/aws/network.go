@@ -145,9 +145,9 @@ func (b *build) subnetsAndGateway(ctx context.Context) error {
 	for i, s := range b.plan.Subnets {
 		b.subnetIDs[s.Key] = ids[i]
 	}
-	learnAll(b.r, &b.ic.PublicSubnetIDs, b.tier(job.TierPublic))
-	learnAll(b.r, &b.ic.PrivateSubnetIDs, b.tier(job.TierPrivate))
-	learnAll(b.r, &b.ic.DatabaseSubnetIDs, b.tier(job.TierDatabase))
+	b.r.LearnAll(&b.ic.PublicSubnetIDs, b.tier(job.TierPublic))
+	b.r.LearnAll(&b.ic.PrivateSubnetIDs, b.tier(job.TierPrivate))
+	b.r.LearnAll(&b.ic.DatabaseSubnetIDs, b.tier(job.TierDatabase))
 	return nil
 }
 
@@ -186,7 +186,7 @@ func (b *build) ways(ctx context.Context) error {
 	if err := pipeline.All(ctx, parts...); err != nil {
 		return err
 	}
-	learnAll(b.r, &b.ic.NATGatewayIDs, ids)
+	b.r.LearnAll(&b.ic.NATGatewayIDs, ids)
 	return nil
 }
 
@@ -248,14 +248,6 @@ func (b *build) learnSubnets() {
 	}
 }
 
-// learnAll records what a step made, each in its place; a verify keeps what was
-// recorded unless nothing is.
-func learnAll(r *pipeline.Run, field *[]string, values []string) {
-	if r.Mode != pipeline.Verify || len(*field) != len(values) {
-		*field = values
-	}
-}
-
 // ensureNAT makes a NAT gateway. One that came up failed stays, with its reason,
 // while the worker that made it looks on: the job fails and a person reads why.
 // Whoever begins afresh after that, and finds it failed, replaces it: a NAT
@@ -291,7 +283,7 @@ func (p *Provider) readEgress(ctx context.Context, r *pipeline.Run, addresses []
 	for i, id := range addresses {
 		a, err := p.addresses().Get(ctx, id)
 		if err != nil {
-			return unseen(plain(err), "elastic IP "+id)
+			return pipeline.Unseen(plain(err), "elastic IP "+id)
 		}
 		ips[i] = aws.ToString(a.PublicIp)
 	}

@@ -33,7 +33,7 @@ func (p *Provider) interfaceBlockers(ctx context.Context, r *pipeline.Run, what 
 		switch {
 		case n.Status == ec2types.NetworkInterfaceStatusAvailable && owner == r.Job.ID:
 			_, err := p.ec2.DeleteNetworkInterface(ctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: n.NetworkInterfaceId})
-			if err := unless(err, pipeline.NotFound); err != nil {
+			if err := pipeline.Unless(err, pipeline.NotFound); err != nil {
 				return "", err
 			}
 			waits = append(waits, describeInterface(n))

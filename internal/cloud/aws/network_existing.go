@@ -191,7 +191,7 @@ func (p *Provider) readExistingEgress(ctx context.Context, r *pipeline.Run, net 
 	}
 	out, err := p.ec2.DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{NatGatewayIds: ids})
 	if err != nil {
-		return unless(plain(err), pipeline.Denied, pipeline.NotFound, pipeline.Invalid)
+		return pipeline.Unless(plain(err), pipeline.Denied, pipeline.NotFound, pipeline.Invalid)
 	}
 	ic := &r.Job.Config.InfraConfig
 	ic.EgressIPs = nil

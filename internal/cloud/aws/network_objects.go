@@ -169,7 +169,7 @@ func (p *Provider) defaultGroupAspect(ctx context.Context, r *pipeline.Run, vpcI
 		return a, err
 	}
 	if len(groups) == 0 {
-		if r.Mode != pipeline.Apply || waited(r, "default group of "+vpcID) > r.Consistency {
+		if r.Mode != pipeline.Apply || r.WaitedFor("default group of "+vpcID) > r.Consistency {
 			return a, nil // a cloud that gives VPCs no such group: it has no rules either
 		}
 		a.Seen = "group not visible"
@@ -189,25 +189,17 @@ func (p *Provider) defaultGroupAspect(ctx context.Context, r *pipeline.Run, vpcI
 					return nil
 				}
 				_, err := p.ec2.RevokeSecurityGroupIngress(ctx, &ec2.RevokeSecurityGroupIngressInput{GroupId: g.GroupId, IpPermissions: g.IpPermissions})
-				return unless(err, pipeline.NotFound)
+				return pipeline.Unless(err, pipeline.NotFound)
 			},
 			func(ctx context.Context) error {
 				if len(g.IpPermissionsEgress) == 0 {
 					return nil
 				}
 				_, err := p.ec2.RevokeSecurityGroupEgress(ctx, &ec2.RevokeSecurityGroupEgressInput{GroupId: g.GroupId, IpPermissions: g.IpPermissionsEgress})
-				return unless(err, pipeline.NotFound)
+				return pipeline.Unless(err, pipeline.NotFound)
 			})
 	}
 	return a, nil
-}
-
-// unless drops an error of one of the classes: what was asked for is so already.
-func unless(err error, classes ...pipeline.Class) error {
-	if pipeline.Is(err, classes...) {
-		return nil
-	}
-	return err
 }
 
 // internetGateway is the way out of the public subnets.
@@ -222,7 +214,7 @@ func (p *Provider) internetGateway(r *pipeline.Run, vpcID string) pipeline.Resou
 			Name: "attached to", Wanted: vpcID, Seen: attached,
 			Set: func(ctx context.Context) error {
 				_, err := p.ec2.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{InternetGatewayId: x.InternetGatewayId, VpcId: aws.String(vpcID)})
-				return unless(err, pipeline.Exists)
+				return pipeline.Unless(err, pipeline.Exists)
 			},
 		}}}, nil
 	}
@@ -245,7 +237,7 @@ func (p *Provider) internetGateway(r *pipeline.Run, vpcID string) pipeline.Resou
 		}
 		for _, a := range g.Attachments {
 			_, err := p.ec2.DetachInternetGateway(ctx, &ec2.DetachInternetGatewayInput{InternetGatewayId: aws.String(id), VpcId: a.VpcId})
-			if err := unless(err, pipeline.NotFound); err != nil {
+			if err := pipeline.Unless(err, pipeline.NotFound); err != nil {
 				return err
 			}
 		}

@@ -68,7 +68,7 @@ func (p *Provider) routeTable(r *pipeline.Run, key, vpcID, target string, subnet
 	x.Blockers = func(ctx context.Context, id string) (string, error) {
 		t, err := o.kind.Get(ctx, id)
 		if err != nil {
-			return "", unless(err, pipeline.NotFound)
+			return "", pipeline.Unless(err, pipeline.NotFound)
 		}
 		var subnets []string
 		for _, a := range t.Associations {
@@ -94,14 +94,14 @@ func (p *Provider) disassociate(ctx context.Context, r *pipeline.Run, tableID st
 	}
 	t, err := p.routeTables().Get(ctx, tableID)
 	if err != nil {
-		return false, unless(err, pipeline.NotFound)
+		return false, pipeline.Unless(err, pipeline.NotFound)
 	}
 	for _, a := range t.Associations {
 		if !ours[aws.ToString(a.SubnetId)] {
 			continue
 		}
 		_, err := p.ec2.DisassociateRouteTable(ctx, &ec2.DisassociateRouteTableInput{AssociationId: a.RouteTableAssociationId})
-		if err := unless(err, pipeline.NotFound); err != nil {
+		if err := pipeline.Unless(err, pipeline.NotFound); err != nil {
 			return freed, err
 		}
 		freed = true
@@ -164,7 +164,7 @@ func (p *Provider) defaultRoute(t ec2types.RouteTable, target string) pipeline.A
 func (p *Provider) noDefaultRoute(t ec2types.RouteTable) pipeline.Aspect {
 	return pipeline.Aspect{Name: "default route", Lane: "route", Wanted: "none", Seen: defaultTarget(t), Set: func(ctx context.Context) error {
 		_, err := p.ec2.DeleteRoute(ctx, &ec2.DeleteRouteInput{RouteTableId: t.RouteTableId, DestinationCidrBlock: aws.String(anywhere)})
-		return unless(err, pipeline.NotFound)
+		return pipeline.Unless(err, pipeline.NotFound)
 	}}
 }
 

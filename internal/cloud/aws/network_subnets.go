@@ -85,7 +85,7 @@ func (p *Provider) address(r *pipeline.Run, key string) pipeline.Resource {
 		a, err := o.kind.Get(ctx, id)
 		if err != nil || a.AssociationId == nil {
 			// Released, or not yet known to be free after the NAT gateway went.
-			return "", unless(err, pipeline.NotFound)
+			return "", pipeline.Unless(err, pipeline.NotFound)
 		}
 		return fmt.Sprintf("it is in use by interface %s; detach it there", aws.ToString(a.NetworkInterfaceId)), nil
 	}

@@ -336,7 +336,7 @@ func (l link) awaited(c ec2types.VpcPeeringConnection, s pipeline.Seen) (pipelin
 			return s, nil
 		}
 		after := 15 * time.Second
-		if since := waited(l.r, "acceptance of "+id); since > 10*time.Minute {
+		if since := l.r.WaitedFor("acceptance of " + id); since > 10*time.Minute {
 			after = min(since/10, 5*time.Minute)
 		}
 		return s, pipeline.Wait(after, "%s", l.waiting(id))
@@ -344,7 +344,7 @@ func (l link) awaited(c ec2types.VpcPeeringConnection, s pipeline.Seen) (pipelin
 	s.Status = pipeline.Ready
 	s.Aspects = []pipeline.Aspect{{Name: "accepted", Wanted: "yes", Seen: "no", Set: func(context.Context) error {
 		_, err := l.peer.ec2.AcceptVpcPeeringConnection(l.far, &ec2.AcceptVpcPeeringConnectionInput{VpcPeeringConnectionId: aws.String(id)})
-		if err := unless(err, pipeline.NotFound); err != nil { // not to be seen there yet
+		if err := pipeline.Unless(err, pipeline.NotFound); err != nil { // not to be seen there yet
 			return err
 		}
 		lookup.Changed(l.far)

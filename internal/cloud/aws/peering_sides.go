@@ -35,7 +35,7 @@ func (l link) aspects(ctx context.Context, c ec2types.VpcPeeringConnection) ([]p
 	}
 	theirs, err := l.peer.peeringKind().One(l.far, id)
 	if err != nil {
-		return nil, unseen(err, id+" on the other side")
+		return nil, pipeline.Unseen(err, id+" on the other side")
 	}
 	far, err := l.farTables()
 	if err != nil {
@@ -201,7 +201,7 @@ func (l link) unroute(ctx context.Context, id string) error {
 				return err
 			}
 			_, err := l.peer.ec2.DeleteRoute(l.far, &ec2.DeleteRouteInput{RouteTableId: t.RouteTableId, DestinationCidrBlock: rt.DestinationCidrBlock})
-			if err := unless(plain(err), pipeline.NotFound); err != nil {
+			if err := pipeline.Unless(plain(err), pipeline.NotFound); err != nil {
 				return err
 			}
 		}

@@ -178,7 +178,7 @@ func (s *scan) byTags(ctx context.Context, kind string, names map[string]string)
 		owners = map[string]string{}
 		for _, arn := range arns {
 			one, err := s.p.elbOwners(ctx, arn)
-			if err = unless(plain(err), pipeline.NotFound); err != nil {
+			if err = pipeline.Unless(plain(err), pipeline.NotFound); err != nil {
 				return err
 			}
 			owners[arn] = one[arn]

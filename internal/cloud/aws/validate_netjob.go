@@ -177,7 +177,7 @@ func (c *checker) endpointsTaken(ctx context.Context) ([]cloud.Check, error) {
 	}
 	missing, err := c.missingEndpoints(ctx, c.ic.NetworkID)
 	if err != nil {
-		return nil, unless(err, pipeline.Denied)
+		return nil, pipeline.Unless(err, pipeline.Denied)
 	}
 	for _, s := range services {
 		if !slices.Contains(missing, s) && !c.made(kindEndpoint, endpointGateway+s) {

@@ -150,13 +150,13 @@ func (p *Provider) frontAddress(ctx context.Context, r *pipeline.Run, lb job.Loa
 	if lb.Scheme == job.SchemePublic {
 		x, err := read[armnetwork.PublicIPAddress](ctx, p, p.publicIP(r, "lb-ip").id)
 		if err != nil {
-			return "", unseen(err, "the load balancer's address")
+			return "", pipeline.Unseen(err, "the load balancer's address")
 		}
 		return value(value(x.is.Properties).IPAddress), nil
 	}
 	x, err := read[armnetwork.LoadBalancer](ctx, p, p.balancerID(r))
 	if err != nil {
-		return "", unseen(err, "the load balancer")
+		return "", pipeline.Unseen(err, "the load balancer")
 	}
 	for _, f := range value(x.is.Properties).FrontendIPConfigurations {
 		if f.Properties != nil && f.Properties.PrivateIPAddress != nil {

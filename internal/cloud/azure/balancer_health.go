@@ -114,12 +114,12 @@ func (p *Provider) awaitHealthy(ctx context.Context, r *pipeline.Run, lb job.Loa
 	}
 	infra.Targets = seen
 	if len(sick) == 0 {
-		noLonger(r, "healthy targets")
+		r.WaitOver("healthy targets")
 		return nil
 	}
 	why := fmt.Sprintf("%s; the check is GET %s on port %d", strings.Join(sick, "; "), lb.HealthCheck.Path, lb.HealthCheck.Port)
 	text := fmt.Sprintf("%d of %d targets are not healthy: %s", len(sick), max(len(infra.VMs), len(sick)), why)
-	switch since := waited(r, "healthy targets"); {
+	switch since := r.WaitedFor("healthy targets"); {
 	case spec.Bootstrap == job.BootstrapBare && since >= bareHealthPatience:
 		// Nothing of ours answers there: that is for the user's own service.
 		warnOnce(infra, text)

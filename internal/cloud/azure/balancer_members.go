@@ -37,7 +37,7 @@ func (p *Provider) membership(ctx context.Context, r *pipeline.Run, pool string,
 func (p *Provider) vmMembership(ctx context.Context, r *pipeline.Run, vm, pool string, in bool) error {
 	x, err := read[armcompute.VirtualMachine](ctx, p, vm+withView)
 	if err != nil {
-		return unless(err, pipeline.NotFound) // no VM, no member
+		return pipeline.Unless(err, pipeline.NotFound) // no VM, no member
 	}
 	nic := nicOf(value(x.is.Properties).NetworkProfile)
 	if nic == "" {
@@ -45,7 +45,7 @@ func (p *Provider) vmMembership(ctx context.Context, r *pipeline.Run, vm, pool s
 	}
 	n, err := read[armnetwork.Interface](ctx, p, nic)
 	if err != nil {
-		return unless(err, pipeline.NotFound)
+		return pipeline.Unless(err, pipeline.NotFound)
 	}
 	f := value(n.is.Properties)
 	isIn := slices.ContainsFunc(f.IPConfigurations, func(c *armnetwork.InterfaceIPConfiguration) bool {
@@ -78,7 +78,7 @@ func (p *Provider) setMembership(ctx context.Context, r *pipeline.Run, pool stri
 	set := p.scaleSet(r, shape{}, false).id
 	x, err := read[armcompute.VirtualMachineScaleSet](ctx, p, set)
 	if err != nil {
-		return unless(err, pipeline.NotFound)
+		return pipeline.Unless(err, pipeline.NotFound)
 	}
 	profile := value(x.is.Properties).VirtualMachineProfile
 	if profile == nil || profile.NetworkProfile == nil {
@@ -151,7 +151,7 @@ func (p *Provider) changeModel(ctx context.Context, r *pipeline.Run, set string,
 func (p *Provider) takeUp(ctx context.Context, r *pipeline.Run, set string) error {
 	members, err := p.members(ctx, set)
 	if err != nil {
-		return unless(err, pipeline.NotFound)
+		return pipeline.Unless(err, pipeline.NotFound)
 	}
 	var behind []string
 	for _, m := range members {
@@ -160,14 +160,14 @@ func (p *Provider) takeUp(ctx context.Context, r *pipeline.Run, set string) erro
 		}
 	}
 	if len(behind) == 0 {
-		noLonger(r, "the set's model")
+		r.WaitOver("the set's model")
 		return nil
 	}
 	if r.Mode == pipeline.Verify {
 		r.AddDrift(pipeline.Drift{Kind: kindScaleSet, Key: setKey, ID: set, Attr: "VMs on the latest model", Wanted: "all", Seen: "not " + sorted(behind)})
 		return nil
 	}
-	if waited(r, "the set's model") > changePatience*2 {
+	if r.WaitedFor("the set's model") > changePatience*2 {
 		return pipeline.Fatal("change-lost", fmt.Sprintf("VMs %s of the scale set do not take up its model", sorted(behind)), "Look at them in the portal, or upgrade them there, then retry.")
 	}
 	if _, err := p.request(ctx, http.MethodPost, set+"/manualupgrade", map[string]any{"instanceIds": behind}, nil); err != nil {

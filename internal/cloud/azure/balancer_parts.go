@@ -228,7 +228,7 @@ func (p *Provider) EnsureListener(ctx context.Context, r *pipeline.Run) error {
 	if err != nil {
 		return err
 	}
-	learnAll(r, &r.Job.Config.InfraConfig.ListenerIDs, []string{id})
+	r.LearnAll(&r.Job.Config.InfraConfig.ListenerIDs, []string{id})
 	if r.Mode == pipeline.Plan {
 		return nil
 	}

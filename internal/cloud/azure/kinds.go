@@ -219,7 +219,7 @@ func (o object[T]) whoBlocks(ctx context.Context, id string) (string, error) {
 			continue
 		}
 		found, err := ask(ctx, id)
-		if err := unless(err, pipeline.NotFound); err != nil {
+		if err := pipeline.Unless(err, pipeline.NotFound); err != nil {
 			return "", err
 		}
 		names = append(names, found...)
@@ -242,7 +242,7 @@ const (
 func changed(r *pipeline.Run, what string) error {
 	key := "changes of " + what
 	n, _ := r.Recall(key).(int)
-	if since := waited(r, key); n >= changesTolerated && since > changePatience {
+	if since := r.WaitedFor(key); n >= changesTolerated && since > changePatience {
 		return pipeline.Fatal("change-lost", fmt.Sprintf("the cloud acknowledges a change of %s and does not keep it", what), "Look at it in the portal, then retry.")
 	}
 	r.Remember(key, n+1)

@@ -155,13 +155,13 @@ func (p *Provider) makeNAT(ctx context.Context, r *pipeline.Run) error {
 		return err
 	}
 	ic := &r.Job.Config.InfraConfig
-	learnAll(r, &ic.NATGatewayIDs, []string{gateway.id})
+	r.LearnAll(&ic.NATGatewayIDs, []string{gateway.id})
 	if r.Mode != pipeline.Apply || len(ic.EgressIPs) > 0 {
 		return nil
 	}
 	x, err := read[armnetwork.PublicIPAddress](ctx, p, address.id)
 	if err != nil {
-		return unseen(err, "the address of the NAT gateway")
+		return pipeline.Unseen(err, "the address of the NAT gateway")
 	}
 	if x.is.Properties != nil && x.is.Properties.IPAddress != nil {
 		ic.EgressIPs = []string{*x.is.Properties.IPAddress}
@@ -186,8 +186,8 @@ func (p *Provider) makeSubnets(ctx context.Context, r *pipeline.Run, at layout) 
 	if r.Mode != pipeline.Verify {
 		ic.Subnets = infos
 	}
-	learnAll(r, &ic.PublicSubnetIDs, byTier[job.TierPublic])
-	learnAll(r, &ic.PrivateSubnetIDs, byTier[job.TierPrivate])
-	learnAll(r, &ic.DatabaseSubnetIDs, byTier[job.TierDatabase])
+	r.LearnAll(&ic.PublicSubnetIDs, byTier[job.TierPublic])
+	r.LearnAll(&ic.PrivateSubnetIDs, byTier[job.TierPrivate])
+	r.LearnAll(&ic.DatabaseSubnetIDs, byTier[job.TierDatabase])
 	return nil
 }

@@ -179,14 +179,14 @@ func (p *Provider) readExistingEgress(ctx context.Context, ic *job.InfraConfig, 
 		ic.NATGatewayIDs = append(ic.NATGatewayIDs, value(f.NatGateway.ID))
 		x, err := read[armnetwork.NatGateway](ctx, p, value(f.NatGateway.ID))
 		if err != nil || x.is.Properties == nil {
-			if err := unless(err, pipeline.Denied, pipeline.NotFound); err != nil {
+			if err := pipeline.Unless(err, pipeline.Denied, pipeline.NotFound); err != nil {
 				return err
 			}
 			continue
 		}
 		for _, a := range x.is.Properties.PublicIPAddresses {
 			ip, err := read[armnetwork.PublicIPAddress](ctx, p, value(a.ID))
-			if err := unless(err, pipeline.Denied, pipeline.NotFound); err != nil {
+			if err := pipeline.Unless(err, pipeline.Denied, pipeline.NotFound); err != nil {
 				return err
 			}
 			if ip.is.Properties != nil && ip.is.Properties.IPAddress != nil {

@@ -41,7 +41,7 @@ func (p *Provider) removeParts(ctx context.Context, r *pipeline.Run) error {
 	at := layout{plan: plan, nat: true, foreign: r.Job.Mode != job.ModeCreate}
 	if at.foreign {
 		at.vnet, err = p.namedVNet(ctx, r)
-		if err := unless(err, pipeline.NotFound); err != nil {
+		if err := pipeline.Unless(err, pipeline.NotFound); err != nil {
 			return err
 		}
 	} else {
@@ -198,7 +198,7 @@ func (p *Provider) unlocked(ctx context.Context, r *pipeline.Run) error {
 	}
 	all, err := p.locks(ctx)
 	if err != nil {
-		return unless(err, pipeline.Denied, pipeline.NotFound, pipeline.Invalid)
+		return pipeline.Unless(err, pipeline.Denied, pipeline.NotFound, pipeline.Invalid)
 	}
 	var names []string
 	for _, l := range all {

@@ -46,7 +46,7 @@ func (p *Provider) outcome(ctx context.Context, o operation) (running bool, why 
 	}
 	if err := p.get(ctx, o.url, &status); err != nil {
 		// An operation is forgotten after a while; the resource itself has answered.
-		return false, "", unless(err, pipeline.NotFound, pipeline.Invalid, pipeline.Denied, pipeline.Unknown)
+		return false, "", pipeline.Unless(err, pipeline.NotFound, pipeline.Invalid, pipeline.Denied, pipeline.Unknown)
 	}
 	switch status.Status {
 	case "Succeeded":
@@ -59,12 +59,4 @@ func (p *Provider) outcome(ctx context.Context, o operation) (running bool, why 
 		return false, cmp.Or(text, "the operation ended "+status.Status), nil
 	}
 	return true, "", nil
-}
-
-// unless drops an error of one of the classes: what was asked for is so already.
-func unless(err error, classes ...pipeline.Class) error {
-	if pipeline.Is(err, classes...) {
-		return nil
-	}
-	return err
 }

@@ -99,7 +99,7 @@ func (p *Provider) ensurePeering(ctx context.Context, r *pipeline.Run, i int, pe
 // unconnected waits for a side to connect, for a while.
 func (p *Provider) unconnected(r *pipeline.Run, half side, state string) error {
 	r.Unsettle() // the next pass looks at both sides afresh
-	if waited(r, "peering "+half.key) > r.Consistency*10 {
+	if r.WaitedFor("peering "+half.key) > r.Consistency*10 {
 		return pipeline.Fatal("peering-not-connected", fmt.Sprintf("the peering from %s to %s stays %s", lastName(half.from), lastName(half.to), state),
 			"Look at both sides in the portal, then retry.")
 	}

@@ -109,7 +109,7 @@ func (c *checker) groups(ctx context.Context) ([]cloud.Check, error) {
 	name := groupOf(c.r.Job)
 	x, err := read[struct{}](ctx, c.Provider, c.groupID(name))
 	there := err == nil
-	if err := unless(err, pipeline.NotFound); err != nil {
+	if err := pipeline.Unless(err, pipeline.NotFound); err != nil {
 		return c.or(ctx, check, "", err)
 	}
 	switch {

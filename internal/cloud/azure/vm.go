@@ -93,13 +93,13 @@ func (p *Provider) removeDisk(ctx context.Context, r *pipeline.Run, vm string) e
 	case value(x.is.ManagedBy) != "":
 		return nil // somebody has attached it elsewhere: it is theirs now
 	}
-	if waited(r, "disk "+id+" to go") > diskPatience {
+	if r.WaitedFor("disk "+id+" to go") > diskPatience {
 		return pipeline.Fatal("timed-out", fmt.Sprintf("disk %s is still there %s after its deletion was asked for", lastName(id), diskPatience),
 			"Look at it in the portal for what holds it; retry asks again.")
 	}
 	asked := "disk " + id + " asked to go"
 	if last, ok := r.Recall(asked).(time.Time); !ok || r.Pace.Cloud(r.Now().Sub(last)) >= askAgain {
-		if _, err := p.remove(ctx, id); unless(err, pipeline.NotFound) != nil {
+		if _, err := p.remove(ctx, id); pipeline.Unless(err, pipeline.NotFound) != nil {
 			return err
 		}
 		r.Remember(asked, r.Now())
@@ -235,7 +235,7 @@ func (p *Provider) closeDisk(ctx context.Context, r *pipeline.Run, id string) er
 	}
 	x, err := read[armcompute.Disk](ctx, p, id)
 	if pipeline.Is(err, pipeline.NotFound) {
-		return unseen(err, "disk "+lastName(id))
+		return pipeline.Unseen(err, "disk "+lastName(id))
 	}
 	if err != nil {
 		return err

@@ -182,7 +182,7 @@ func (f fleet) launch(ctx context.Context) error {
 	}
 	if refusal == nil {
 		if pipeline.Gravest(errs...) == nil {
-			noLonger(f.r, "capacity")
+			f.r.WaitOver("capacity")
 		}
 		return pipeline.Gravest(errs...)
 	}
@@ -213,7 +213,7 @@ func noCapacity(r *pipeline.Run, refusal error) error {
 		where += ", zones " + strings.Join(infra.Zones, ", ")
 	}
 	text := fmt.Sprintf("no room for %s in %s: %v", infra.InstanceType, where, refusal)
-	if waited(r, "capacity") < capacityPatience {
+	if r.WaitedFor("capacity") < capacityPatience {
 		return pipeline.Wait(20*time.Second, "%s", text)
 	}
 	return pipeline.Fatal("no-capacity", fmt.Sprintf("%s; tried for %s", text, capacityPatience),
@@ -276,7 +276,7 @@ func (p *Provider) takeIn(ctx context.Context, vm *job.VMInfo, x resource[armcom
 	}
 	n, err := read[armnetwork.Interface](ctx, p, nic)
 	if err != nil {
-		return unless(err, pipeline.NotFound, pipeline.Denied)
+		return pipeline.Unless(err, pipeline.NotFound, pipeline.Denied)
 	}
 	vm.PrivateIP = addressOf(n.is.Properties)
 	return nil

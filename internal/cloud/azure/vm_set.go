@@ -52,7 +52,7 @@ func (p *Provider) ensureSet(ctx context.Context, r *pipeline.Run, spec job.VMSp
 		}
 		return err
 	}
-	noLonger(r, "capacity")
+	r.WaitOver("capacity")
 	learn(r, &r.Job.Config.InfraConfig.ScalingGroupID, x.id)
 	if _, err := r.Ensure(ctx, p.autoscale(r, spec.Pool).resource()); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (p *Provider) ensureSet(ctx context.Context, r *pipeline.Run, spec job.VMSp
 	}
 	members, err := p.members(ctx, x.id)
 	if err != nil {
-		return unless(err, pipeline.NotFound)
+		return pipeline.Unless(err, pipeline.NotFound)
 	}
 	if err := p.takeMembers(ctx, r.Job, members); err != nil {
 		return err
@@ -120,13 +120,13 @@ func (p *Provider) membersRun(r *pipeline.Run, spec job.VMSpec, members []resour
 	switch {
 	case len(off) > 0:
 		return pipeline.Fatal("vm-stopped", "VMs of the scale set are stopped: "+strings.Join(off, ", "), "Start them again, then retry.")
-	case running < want && waited(r, "members of the set") > membersPatience:
+	case running < want && r.WaitedFor("members of the set") > membersPatience:
 		return pipeline.Fatal("timed-out", fmt.Sprintf("%d of %d VMs of the scale set run after %s", running, want, membersPatience),
 			"Look at the scale set's instances in the portal for what keeps the others, then retry.")
 	case running < want:
 		return pipeline.Wait(settling*2, "%d more VMs of the scale set to run", want-running)
 	}
-	noLonger(r, "members of the set")
+	r.WaitOver("members of the set")
 	return nil
 }
 
@@ -160,7 +160,7 @@ func (p *Provider) takeMembers(ctx context.Context, j *job.Job, members []resour
 	if len(members) > 0 {
 		var err error
 		nics, err = p.interfaces(ctx, parentOf(members[0].ID))
-		if err := unless(err, pipeline.NotFound, pipeline.Denied); err != nil {
+		if err := pipeline.Unless(err, pipeline.NotFound, pipeline.Denied); err != nil {
 			return err
 		}
 	}

@@ -127,7 +127,7 @@ func (p *Provider) traits(ctx context.Context, r *pipeline.Run) (traits, error) 
 	ic := r.Job.Config.InfraConfig
 	s, ok, err := p.sizeNamed(ctx, ic.InstanceType)
 	if err != nil || !ok {
-		return traits{}, unless(err, pipeline.Denied)
+		return traits{}, pipeline.Unless(err, pipeline.Denied)
 	}
 	t := s.traits
 	if t.trusted {
@@ -153,7 +153,7 @@ func (p *Provider) trustedImage(ctx context.Context, urn string) (bool, error) {
 	}
 	i, err := p.image(ctx, name)
 	if err != nil {
-		return false, unless(err, pipeline.NotFound, pipeline.Denied, pipeline.Invalid)
+		return false, pipeline.Unless(err, pipeline.NotFound, pipeline.Denied, pipeline.Invalid)
 	}
 	return i.Properties != nil && value(i.Properties.HyperVGeneration) == armcompute.HyperVGenerationTypesV2, nil
 }
@@ -167,7 +167,7 @@ func (p *Provider) feature(ctx context.Context, namespace, name string) (bool, e
 		} `json:"properties"`
 	}
 	err := p.get(ctx, managementPrefix+p.subscription+"/providers/Microsoft.Features/providers/"+namespace+"/features/"+name+"?api-version=2021-07-01", &x)
-	return x.Properties.State == "Registered", unless(err, pipeline.NotFound, pipeline.Denied, pipeline.Invalid)
+	return x.Properties.State == "Registered", pipeline.Unless(err, pipeline.NotFound, pipeline.Denied, pipeline.Invalid)
 }
 
 // image reads one version of a marketplace image.

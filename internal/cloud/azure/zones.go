@@ -60,7 +60,7 @@ func (p *Provider) ensureZone(ctx context.Context, r *pipeline.Run, z job.DNSZon
 	}
 	x, err := read[armdns.Zone](ctx, p, zone.id)
 	if err != nil {
-		return info, unseen(err, "zone "+z.Name)
+		return info, pipeline.Unseen(err, "zone "+z.Name)
 	}
 	for _, s := range values(value(x.is.Properties).NameServers) {
 		info.NameServers = append(info.NameServers, strings.TrimSuffix(s, "."))

@@ -260,7 +260,7 @@ func (p *Provider) unprotect(ctx context.Context, r *pipeline.Run, id string) er
 	}
 	i, err := p.instances("").lookup().Get(ctx, id)
 	if err != nil {
-		return unless(err, pipeline.NotFound) // whose deletion says what that means
+		return pipeline.Unless(err, pipeline.NotFound) // whose deletion says what that means
 	}
 	if !i.DeletionProtection {
 		return nil

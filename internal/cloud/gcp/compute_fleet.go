@@ -190,7 +190,7 @@ func (f *fleet) moveOn(vm *job.VMInfo, refusal error) error {
 	text := fmt.Sprintf("no room for %s in %s: %v", f.r.Job.Config.InfraConfig.InstanceType, vm.Zone, refusal)
 	vm.LastError = refusal.Error()
 	vm.Zone = zones[(slices.Index(zones, vm.Zone)+1)%len(zones)]
-	since := waited(f.r, "capacity")
+	since := f.r.WaitedFor("capacity")
 	switch {
 	case n%len(zones) != 0:
 		return pipeline.Wait(time.Second, "%s in %s instead; %s", vm.Name, vm.Zone, text)
@@ -236,7 +236,7 @@ func (f *fleet) report(ctx context.Context) error {
 		if inst == nil && (vm.PrivateIP == "" || f.r.Mode == pipeline.Verify) {
 			var err error
 			inst, err = f.p.instances("").lookup().Get(ctx, rec.ID)
-			if unless(err, pipeline.NotFound) != nil {
+			if pipeline.Unless(err, pipeline.NotFound) != nil {
 				return err
 			}
 			if err != nil && f.r.Mode == pipeline.Verify {

@@ -188,7 +188,7 @@ func (p *Provider) empty(ctx context.Context, r *pipeline.Run, x pipeline.Resour
 	if err != nil {
 		return err
 	}
-	if waited(r, "VMs to end in "+id) > groupPatience {
+	if r.WaitedFor("VMs to end in "+id) > groupPatience {
 		return pipeline.Fatal("timed-out", fmt.Sprintf("%s still has VMs %s after it was told to end them", x, groupPatience),
 			"Look at the group's errors in the console; retry asks again.")
 	}
@@ -207,7 +207,7 @@ func (p *Provider) empty(ctx context.Context, r *pipeline.Run, x pipeline.Resour
 	if n := len(members); n > 0 {
 		return pipeline.Wait(10*time.Second, "%d VMs of %s to end", n, x)
 	}
-	noLonger(r, "VMs to end in "+id)
+	r.WaitOver("VMs to end in " + id)
 	return nil
 }
 
@@ -242,7 +242,7 @@ func (p *Provider) removeFormerMembers(ctx context.Context, r *pipeline.Run) err
 	var left []string
 	for _, i := range all {
 		left = append(left, fmt.Sprintf("%s (%s)", i.Name, strings.ToLower(i.Status)))
-		if slices.Contains([]string{"STOPPING", "DEPROVISIONING"}, i.Status) || waited(r, former) < time.Minute {
+		if slices.Contains([]string{"STOPPING", "DEPROVISIONING"}, i.Status) || r.WaitedFor(former) < time.Minute {
 			continue // by then the group's own doing shows
 		}
 		id := rel(i.SelfLink)
@@ -250,13 +250,13 @@ func (p *Provider) removeFormerMembers(ctx context.Context, r *pipeline.Run) err
 			continue
 		}
 		op, err := p.instances("").remove(ctx, id)
-		if unless(err, pipeline.NotFound) != nil {
+		if pipeline.Unless(err, pipeline.NotFound) != nil {
 			return err
 		}
 		p.await(r, id, op)
 	}
 	slices.Sort(left)
-	if since := waited(r, former); since > groupPatience {
+	if since := r.WaitedFor(former); since > groupPatience {
 		return pipeline.Fatal("timed-out", fmt.Sprintf("VMs of the managed group, which is gone, have not ended after %s: %s", groupPatience, strings.Join(left, ", ")),
 			"Look at them in the cloud's console; retry goes on waiting.")
 	}

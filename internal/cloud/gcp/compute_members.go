@@ -65,8 +65,8 @@ func (p *Provider) ensureGroup(ctx context.Context, r *pipeline.Run, spec job.VM
 	if n := serving(members); n < int(g.TargetSize) {
 		return p.awaitMembers(r, members, n, int(g.TargetSize))
 	}
-	noLonger(r, "group")
-	noLonger(r, "capacity")
+	r.WaitOver("group")
+	r.WaitOver("capacity")
 	r.Remember(fleetSeen(r), r.Now())
 	return nil
 }
@@ -138,7 +138,7 @@ func (p *Provider) byID(ctx context.Context, ids []string) (map[string]*compute.
 	for i, id := range ids {
 		parts = append(parts, func(ctx context.Context) (err error) {
 			found[i], err = p.instances("").lookup().Get(ctx, id)
-			return unless(err, pipeline.NotFound)
+			return pipeline.Unless(err, pipeline.NotFound)
 		})
 	}
 	if err := pipeline.All(ctx, parts...); err != nil {
@@ -162,19 +162,19 @@ func (p *Provider) awaitMembers(r *pipeline.Run, members []*compute.ManagedInsta
 	if failed != nil {
 		text += ": " + failed.Error()
 	}
-	waitedFor := waited(r, "group")
+	waitedFor := r.WaitedFor("group")
 	switch {
 	case pipeline.Is(errorOf(failed), pipeline.Quota, pipeline.Denied):
 		d := pipeline.Judge(failed, 1000) // what such an error stops with
 		d.Problem.Message = text
 		return (&pipeline.FatalError{Problem: d.Problem}).From(failed)
-	case pipeline.Is(errorOf(failed), pipeline.Capacity) && waited(r, "capacity") > capacityPatience:
+	case pipeline.Is(errorOf(failed), pipeline.Capacity) && r.WaitedFor("capacity") > capacityPatience:
 		return pipeline.Fatal("no-capacity", text, "Retry later, or tear the job down and make it with another instanceType or in another region.").From(failed)
 	case waitedFor > groupPatience:
 		return pipeline.Fatal("timed-out", fmt.Sprintf("%s after %s", text, groupPatience), "Look at the group's errors in the console, then retry.")
 	}
 	if failed == nil || failed.Class != pipeline.Capacity {
-		noLonger(r, "capacity")
+		r.WaitOver("capacity")
 	}
 	return pipeline.Wait(min(max(waitedFor/4, 5*time.Second), 20*time.Second), "%s", text)
 }

@@ -218,12 +218,12 @@ func (p *Provider) awaitSync(ctx context.Context, r *pipeline.Run, at recordPlac
 		return err
 	}
 	if err == nil && out.Status == "pending" {
-		if waited(r, "dns change") < syncPatience {
+		if r.WaitedFor("dns change") < syncPatience {
 			return pipeline.Wait(2*time.Second, "the DNS record to reach all of the zone's name servers")
 		}
 		r.Note("the change of the DNS record was accepted, and Cloud DNS was still carrying it out after %s", syncPatience)
 	}
-	noLonger(r, "dns change")
+	r.WaitOver("dns change")
 	r.Remember("dns change", nil)
 	return nil
 }

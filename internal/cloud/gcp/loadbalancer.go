@@ -185,7 +185,7 @@ func (p *Provider) lbAddress(r *pipeline.Run, b balancer) pipeline.Resource {
 		blockers: func(ctx context.Context, id string) (string, error) {
 			x, err := p.addressKind(b.region).get(ctx, id)
 			if err != nil {
-				return "", unless(err, pipeline.NotFound)
+				return "", pipeline.Unless(err, pipeline.NotFound)
 			}
 			return users("the address", x.Users), nil
 		},

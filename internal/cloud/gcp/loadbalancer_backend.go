@@ -47,7 +47,7 @@ func (p *Provider) backendService(r *pipeline.Run, b balancer, groups []backendG
 		blockers: func(ctx context.Context, id string) (string, error) {
 			x, err := p.backendServices(b.region).get(ctx, id)
 			if err != nil {
-				return "", unless(err, pipeline.NotFound)
+				return "", pipeline.Unless(err, pipeline.NotFound)
 			}
 			var links []string
 			for _, u := range x.UsedBy {
@@ -168,7 +168,7 @@ func (p *Provider) nameGroupPort(ctx context.Context, r *pipeline.Run, b balance
 	g, err := p.readGroup(ctx, id)
 	if err != nil {
 		if r.Mode == pipeline.Verify {
-			return unless(err, pipeline.NotFound) // reported as drift already
+			return pipeline.Unless(err, pipeline.NotFound) // reported as drift already
 		}
 		return err
 	}
@@ -197,7 +197,7 @@ func (p *Provider) releaseGroup(ctx context.Context, r *pipeline.Run) error {
 	}
 	g, err := p.readGroup(ctx, rec.ID)
 	if err != nil {
-		return unless(err, pipeline.NotFound)
+		return pipeline.Unless(err, pipeline.NotFound)
 	}
 	others := slices.DeleteFunc(slices.Clone(g.NamedPorts), func(n *compute.NamedPort) bool { return n.Name == portName })
 	change := &compute.InstanceGroupManager{}

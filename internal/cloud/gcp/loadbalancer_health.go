@@ -96,12 +96,12 @@ func (p *Provider) awaitHealthy(ctx context.Context, r *pipeline.Run, b balancer
 	}
 	infra.Targets = health
 	if len(sick) == 0 {
-		noLonger(r, "healthy targets")
+		r.WaitOver("healthy targets")
 		return p.healByCheck(ctx, r, b)
 	}
 	why := fmt.Sprintf("%s; the check is GET %s on port %d", strings.Join(sick, "; "), b.HealthCheck.Path, b.HealthCheck.Port)
 	text := fmt.Sprintf("%d of %d backends are not healthy: %s", len(sick), max(len(infra.VMs), len(sick)), why)
-	since := waited(r, "healthy targets")
+	since := r.WaitedFor("healthy targets")
 	switch {
 	case spec.Bootstrap == job.BootstrapBare && since >= bareHealthPatience:
 		// Nothing of ours answers there: that is for the user's own service.
@@ -208,7 +208,7 @@ func (p *Provider) verifyHealthy(ctx context.Context, r *pipeline.Run, spec job.
 	}
 	g, err := p.readGroup(ctx, infra.ScalingGroupID)
 	if err != nil {
-		return unless(err, pipeline.NotFound)
+		return pipeline.Unless(err, pipeline.NotFound)
 	}
 	if want, seen := b.id("healthChecks", name(r, healthCheckKey)), healingText(g); want != seen {
 		r.AddDrift(pipeline.Drift{Kind: kindManagedGroup, Key: groupKey, ID: infra.ScalingGroupID, Attr: "healing", Wanted: want, Seen: seen})

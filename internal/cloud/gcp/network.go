@@ -91,7 +91,7 @@ func (p *Provider) furnish(ctx context.Context, r *pipeline.Run, spec job.Networ
 	if err != nil {
 		return err
 	}
-	learnAll(r, &ic.NATGatewayIDs, []string{id})
+	r.LearnAll(&ic.NATGatewayIDs, []string{id})
 	return p.learnEgress(ctx, r, address)
 }
 
@@ -143,9 +143,9 @@ func (p *Provider) learnSubnets(r *pipeline.Run, plan *job.NetworkPlan, ids []st
 		tiers[s.Tier] = append(tiers[s.Tier], ids[i])
 		infos = append(infos, job.SubnetInfo{Key: s.Key, Tier: s.Tier, ID: ids[i], Name: base(ids[i]), CIDR: s.CIDR})
 	}
-	learnAll(r, &ic.PublicSubnetIDs, tiers[job.TierPublic])
-	learnAll(r, &ic.PrivateSubnetIDs, tiers[job.TierPrivate])
-	learnAll(r, &ic.DatabaseSubnetIDs, tiers[job.TierDatabase])
+	r.LearnAll(&ic.PublicSubnetIDs, tiers[job.TierPublic])
+	r.LearnAll(&ic.PrivateSubnetIDs, tiers[job.TierPrivate])
+	r.LearnAll(&ic.DatabaseSubnetIDs, tiers[job.TierDatabase])
 	if r.Job.ResourceType == job.Network && r.Mode != pipeline.Verify {
 		ic.Subnets = infos
 	}

@@ -61,7 +61,7 @@ func (p *Provider) existing(ctx context.Context, named string) (existingNetwork,
 						net.routers = append(net.routers, x)
 					}
 				}
-				return unless(err, pipeline.Denied) // of another project's network they are not ours to see
+				return pipeline.Unless(err, pipeline.Denied) // of another project's network they are not ours to see
 			},
 		)
 		return net, err
@@ -175,7 +175,7 @@ func (p *Provider) existingEgress(ctx context.Context, net existingNetwork, subn
 		id := rel(x.SelfLink)
 		status, err := send(ctx, p.compute.Routers.GetRouterStatus(projectOf(id), regionOf(id), x.Name))
 		if err != nil {
-			return nil, unless(err, pipeline.Denied, pipeline.NotFound, pipeline.Invalid)
+			return nil, pipeline.Unless(err, pipeline.Denied, pipeline.NotFound, pipeline.Invalid)
 		}
 		if status.Result == nil {
 			continue

@@ -175,7 +175,7 @@ func (p *Provider) address(r *pipeline.Run, key string) pipeline.Resource {
 		blockers: func(ctx context.Context, id string) (string, error) {
 			x, err := p.addresses().get(ctx, id)
 			if err != nil {
-				return "", unless(err, pipeline.NotFound)
+				return "", pipeline.Unless(err, pipeline.NotFound)
 			}
 			return users("the address", x.Users), nil
 		},

@@ -125,7 +125,7 @@ func (p *Provider) connections(ctx context.Context, network string) ([]*servicen
 	}
 	out, err := send(ctx, p.peering.Services.Connections.List(producer).Network(numbered))
 	if err != nil {
-		return nil, unless(err, pipeline.NotFound)
+		return nil, pipeline.Unless(err, pipeline.NotFound)
 	}
 	return out.Connections, nil
 }

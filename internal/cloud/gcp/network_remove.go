@@ -111,7 +111,7 @@ func (p *Provider) subnetBlockers(ctx context.Context, r *pipeline.Run, id strin
 	for _, a := range all {
 		switch {
 		case rel(a.Subnetwork) != id:
-		case a.Purpose == "SERVERLESS" && waited(r, "lingering "+a.SelfLink) < lingering:
+		case a.Purpose == "SERVERLESS" && r.WaitedFor("lingering "+a.SelfLink) < lingering:
 			return "", pipeline.Wait(30*time.Second, "address %s of a serverless product to be given back", a.Name)
 		default:
 			names = append(names, "address "+rel(a.SelfLink))
@@ -195,7 +195,7 @@ func (p *Provider) routesIn(ctx context.Context, _ *pipeline.Run, network string
 func (p *Provider) peeringsOf(ctx context.Context, _ *pipeline.Run, network string) ([]string, error) {
 	x, err := p.networks().get(ctx, network)
 	if err != nil {
-		return nil, unless(err, pipeline.NotFound)
+		return nil, pipeline.Unless(err, pipeline.NotFound)
 	}
 	var names []string
 	for _, peering := range x.Peerings {

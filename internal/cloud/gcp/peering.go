@@ -104,14 +104,14 @@ func (p *Provider) ensurePeering(ctx context.Context, r *pipeline.Run, i int, pe
 		info.CIDRs, err = p.peerRanges(ctx, ours.to)
 		return info, err
 	}
-	if info.Waiting == "" && waited(r, "peering "+info.ID) > activation {
+	if info.Waiting == "" && r.WaitedFor("peering "+info.ID) > activation {
 		return info, pipeline.Fatal("peering-inactive", fmt.Sprintf("peering %s stays inactive: %s", ours.name, half.StateDetails),
 			"Look at both halves in the console, then retry.")
 	}
 	if info.Waiting == "" {
 		return info, pipeline.Wait(5*time.Second, "peering %s to become active (%s)", ours.name, half.StateDetails)
 	}
-	if waited(r, "acceptance of "+info.ID) > acceptance {
+	if r.WaitedFor("acceptance of "+info.ID) > acceptance {
 		return info, pipeline.Fatal("not-accepted", fmt.Sprintf("peering %s is still inactive: %s", ours.name, info.Waiting), "Have it done, then retry.")
 	}
 	return info, pipeline.Wait(30*time.Second, "peering %s: %s", ours.name, info.Waiting)
@@ -122,7 +122,7 @@ func (p *Provider) ensurePeering(ctx context.Context, r *pipeline.Run, i int, pe
 func (p *Provider) peerRanges(ctx context.Context, network string) ([]string, error) {
 	all, err := p.subnetsOf(ctx, projectOf(network))
 	if err != nil {
-		return nil, unless(err, pipeline.Denied, pipeline.NotFound)
+		return nil, pipeline.Unless(err, pipeline.Denied, pipeline.NotFound)
 	}
 	var out []string
 	for _, s := range all {
@@ -278,7 +278,7 @@ func (p *Provider) RemovePeerings(ctx context.Context, r *pipeline.Run) error {
 		ours, theirs := p.sides(r, i, want.NetworkID)
 		err := r.Remove(ctx, p.peeringHalf(r, theirs))
 		if !made(r, kindPeering, theirs.key) {
-			err = unless(err, pipeline.Denied, pipeline.NotFound) // never ours: its owner has to look after it
+			err = pipeline.Unless(err, pipeline.Denied, pipeline.NotFound) // never ours: its owner has to look after it
 		}
 		if err != nil {
 			return err

@@ -238,7 +238,7 @@ func zoneNetworks(x *dns.ManagedZone) string {
 func (p *Provider) foreignRecords(ctx context.Context, id string) (string, error) {
 	zone, err := send(ctx, p.dns.ManagedZones.Get(projectOf(id), base(id)))
 	if err != nil {
-		return "", unless(err, pipeline.NotFound)
+		return "", pipeline.Unless(err, pipeline.NotFound)
 	}
 	all, err := lookup.Pages(ctx, func(ctx context.Context, token *string) ([]*dns.ResourceRecordSet, *string, error) {
 		out, err := send(ctx, p.dns.ResourceRecordSets.List(projectOf(id), base(id)).PageToken(text(token)))
