@@ -40,7 +40,7 @@ func (e *jobFailed) layout(a *app) failure {
 	}
 	f.rows = append(f.rows, row{"Exists", exists})
 	if p.Hint != "" {
-		f.rows = append(f.rows, row{"Do", clean(p.Hint)})
+		f.rows = append(f.rows, row{"Do", asCommands.Replace(clean(p.Hint))})
 	}
 	f.rows = append(f.rows, row{"Then", a.again("jobs", "retry", e.job.ID)})
 	f.foot = append(f.foot, "More: "+a.again("jobs", "explain", e.job.ID))

@@ -140,7 +140,7 @@ func (a *app) showExplained(w io.Writer, j *client.Job, x client.Explanation) {
 	switch {
 	case x.Error != nil:
 		fmt.Fprintln(w)
-		fields(w, "What", x.Error.Message, "Code", x.Error.Code, "Step", x.Error.Step, "Field", x.Error.Field, "Do", x.Error.Hint, "Request", x.Error.Request)
+		fields(w, "What", x.Error.Message, "Code", x.Error.Code, "Step", x.Error.Step, "Field", x.Error.Field, "Do", asCommands.Replace(x.Error.Hint), "Request", x.Error.Request)
 	case x.Step != nil:
 		fmt.Fprintln(w)
 		fields(w, "Step", x.Step.Name, "For", elapsed(x.Step, now), "Waiting", x.Step.WaitingFor, "Retries", retries(x.Step.Attempts))

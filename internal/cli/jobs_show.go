@@ -34,7 +34,7 @@ func (a *app) showJob(w io.Writer, j *client.Job) {
 	if j.Error != nil {
 		fmt.Fprintf(w, "\n%s %s   [%s]\n", t.paint(red, "Error:"), clean(j.Error.Message), clean(j.Error.Code))
 		if j.Error.Hint != "" {
-			fmt.Fprintf(w, "  Do  %s\n", clean(j.Error.Hint))
+			fmt.Fprintf(w, "  Do  %s\n", asCommands.Replace(clean(j.Error.Hint)))
 		}
 	}
 	a.showSteps(w, j)

@@ -133,6 +133,8 @@ var asCommands = strings.NewReplacer(
 	"Retry it with POST …/retry", "Retry it with zopday jobs retry JOB",
 	"tear it down with DELETE", "tear it down with zopday jobs delete JOB",
 	"cancel it with DELETE", "cancel it with zopday jobs cancel JOB",
+	"(PATCH the job)", "(zopday jobs update JOB)",
+	"GET the job, look at what changed", "Look with zopday jobs get JOB at what changed",
 )
 
 // problemDocument is an error as RFC 9457 says, on one line. The server's own

@@ -8,7 +8,8 @@ func TestHintsSpeakInCommands(t *testing.T) {
 		"GET …/plan lists what the teardown takes. Repeat the request with ?confirm=shop": "zopday jobs plan JOB lists what the teardown takes. Repeat the command with --confirm shop",
 		"GET /provisioning-jobs lists what there is.":                                     "zopday jobs list shows what there is.",
 		"Retry it, or tear it down with DELETE.":                                          "Retry it, or tear it down with zopday jobs delete JOB.",
-		"Use the whole ID.":                                                               "Use the whole ID.",
+		"Change what the message names (PATCH the job), then retry.":                      "Change what the message names (zopday jobs update JOB), then retry.",
+		"Use the whole ID.": "Use the whole ID.",
 	} {
 		if got := asCommands.Replace(hint); got != want {
 			t.Errorf("%q became %q", hint, got)
