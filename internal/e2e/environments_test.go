@@ -4,6 +4,7 @@ import (
 	"path"
 
 	"github.com/zopday/provisioner/internal/job"
+	simazure "github.com/zopday/provisioner/internal/sim/azure"
 )
 
 const (
@@ -11,6 +12,8 @@ const (
 	peeredNetwork   = `{"network":{"subnets":["private"],"nat":"none"},"peerings":[{"networkId":"hub"}]}`
 	existingNetwork = `{"existing":{"networkId":"office"},"network":{"subnets":["public","private"]},"dnsZones":[{"name":"team.internal"}]}`
 	adoptedNetwork  = `{"adopt":{"name":"office"}}`
+	vmsWithinGCP    = `{"pool":{"count":2},"existing":{"networkId":"office","subnetIds":["theirs"]},"loadBalancer":{"plainHTTP":true}}`
+	vmsWithinAzure  = `{"pool":{"count":2},"existing":{"networkId":"office","subnetIds":["theirs"]},"loadBalancer":{"scheme":"internal","plainHTTP":true}}`
 )
 
 var environments = []environment{
@@ -35,6 +38,12 @@ var environments = []environment{
 			r.call("compute", "regionAutoscalers.patch", map[string]any{"region": regions[job.GCP], "autoscaler": path.Base(r.object("compute:autoscaler", "autoscaler")),
 				"autoscalingPolicy": map[string]any{"maxNumReplicas": 9}})
 		}},
+	{cloud: job.GCP, family: job.VM, mode: job.ModeCreateInExisting, what: "fixed", spec: vmsWithinGCP, place: func(r *rig) {
+		gcpNetwork("office")(r)
+		r.call("compute", "routers.insert", map[string]any{"region": regions[job.GCP], "name": "way-out", "network": "global/networks/office", "nats": []any{
+			map[string]any{"name": "nat", "natIpAllocateOption": "AUTO_ONLY", "sourceSubnetworkIpRangesToNat": "ALL_SUBNETWORKS_ALL_IP_RANGES"},
+		}})
+	}},
 
 	{cloud: job.Azure, family: job.Network, mode: job.ModeCreate, spec: wholeNetwork, attr: "other rules",
 		tamper: func(r *rig) {
@@ -47,6 +56,20 @@ var environments = []environment{
 	{cloud: job.Azure, family: job.Network, mode: job.ModeAdopt, spec: adoptedNetwork, place: vnet("office")},
 	{cloud: job.Azure, family: job.VM, mode: job.ModeCreate, what: "flexible", spec: fixedLB},
 	{cloud: job.Azure, family: job.VM, mode: job.ModeCreate, what: "uniform", spec: asgLB},
+	{cloud: job.Azure, family: job.VM, mode: job.ModeCreateInExisting, what: "flexible", spec: vmsWithinAzure, place: func(r *rig) {
+		vnet("office")(r)
+		group := "/subscriptions/" + simazure.DefaultSubscription + "/resourceGroups/office-rg/providers/Microsoft.Network/"
+		in := func(properties map[string]any) map[string]any {
+			return map[string]any{"location": regions[job.Azure], "sku": map[string]any{"name": "Standard"}, "properties": properties}
+		}
+		ref := func(id string) map[string]any { return map[string]any{"id": group + id} }
+		r.call("network", "PUT", map[string]any{"id": group + "publicIPAddresses/out", "body": in(map[string]any{"publicIPAllocationMethod": "Static"})})
+		r.call("network", "PUT", map[string]any{"id": group + "natGateways/out", "body": in(map[string]any{"publicIpAddresses": []any{ref("publicIPAddresses/out")}})})
+		r.call("network", "PUT", map[string]any{"id": group + "networkSecurityGroups/theirs", "body": map[string]any{"location": regions[job.Azure]}})
+		r.call("network", "PUT", map[string]any{"id": group + "virtualNetworks/office/subnets/theirs", "body": map[string]any{"properties": map[string]any{
+			"addressPrefix": "10.60.0.0/20", "natGateway": ref("natGateways/out"), "networkSecurityGroup": ref("networkSecurityGroups/theirs"),
+		}}})
+	}},
 }
 
 // vpcNamed places somebody's VPC with that name.
