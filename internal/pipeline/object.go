@@ -19,11 +19,15 @@ const (
 // Seen is what a cloud says of an object.
 type Seen struct {
 	ID      string
-	Owner   string // the owner mark on it; "" if it carries none
+	Owner   string // the owner mark on it; [Unmarked] if it carries none; "" if its kind takes none
 	Status  Status
 	Reason  string // the cloud's word for its state
 	Aspects []Aspect
 }
+
+// Unmarked is the owner of what could carry a mark and carries none. Where IDs
+// are names, it is what somebody has made under a name of ours.
+const Unmarked = "somebody who left no mark"
 
 // An Aspect is one attribute of an object that is set after creation, or can
 // drift: wanted and seen, in words that compare equal when it is right.

@@ -100,8 +100,12 @@ func (r *Run) removeOne(ctx context.Context, x Resource, rec job.Object) error {
 // notOurs is an object that somebody else has made under a recorded ID, or has
 // taken over: IDs that are names outlive what they named.
 func notOurs(x Resource, rec job.Object, seen Seen) error {
-	return Fatal("not-ours", fmt.Sprintf("%s (%s) now carries the mark of %s, so it was not touched", x, rec.ID, seen.Owner),
-		"Put the mark right, or remove it by hand, then retry.")
+	carries := "now carries the mark of " + seen.Owner
+	if seen.Owner == Unmarked {
+		carries = "carries this job's mark no more, and may be somebody else's under the same name"
+	}
+	return Fatal("not-ours", fmt.Sprintf("%s (%s) %s, so it was not touched", x, rec.ID, carries),
+		fmt.Sprintf("If it is this job's, give it the mark %s=%s again; if not, remove or rename it. Then retry.", job.MarkOwner, rec.JobID))
 }
 
 func (r *Run) sendDelete(ctx context.Context, x Resource, rec job.Object, seen Seen) error {

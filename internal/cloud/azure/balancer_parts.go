@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -27,7 +28,7 @@ func port(n int) *int32 { return new(int32(n)) }
 func lbOwner[T any](p *Provider, lb string) func(context.Context, resource[T]) (string, error) {
 	return func(ctx context.Context, _ resource[T]) (string, error) {
 		x, err := read[armnetwork.LoadBalancer](ctx, p, lb)
-		return x.Tags[job.MarkOwner], err
+		return cmp.Or(x.Tags[job.MarkOwner], pipeline.Unmarked), err
 	}
 }
 

@@ -168,7 +168,7 @@ func read[T any](ctx context.Context, p *Provider, id string) (resource[T], erro
 
 // seen turns what the cloud says into what the protocol knows.
 func (o object[T]) seen(ctx context.Context, id string, x resource[T]) (pipeline.Seen, error) {
-	s := pipeline.Seen{ID: id, Owner: x.Tags[job.MarkOwner], Reason: x.Properties.ProvisioningState}
+	s := pipeline.Seen{ID: id, Owner: cmp.Or(x.Tags[job.MarkOwner], pipeline.Unmarked), Reason: x.Properties.ProvisioningState}
 	var err error
 	if o.owner != nil {
 		if s.Owner, err = o.owner(ctx, x); err != nil {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/sim"
@@ -104,6 +106,36 @@ func TestNamesake(t *testing.T) {
 	if _, changes := g.calls(0); sum(changes) > 0 {
 		t.Errorf("changed %v", changes)
 	}
+	g.equal(before)
+}
+
+// What somebody makes under a name of the job's, after deleting what had it, is
+// neither brought into line nor removed: IDs are names here.
+func TestNameTakenOverLater(t *testing.T) {
+	t.Parallel()
+	g := network(t, `{}`)
+	before := g.world.Snapshot()
+	g.up()
+	rules := g.p.idIn(g.run(pipeline.Apply), typeGroupRules, g.job.ResourceName("nsg-private", longestName))
+	if !g.exists(rules) {
+		t.Fatalf("no %s among %v", rules, g.ours())
+	}
+	g.put(rules, map[string]any{"location": "eastus2"}) // no tags: theirs
+	g.world.Step(5 * time.Minute)
+	g.another()
+	theirs := g.world.Objects(sim.ObjectFilter{ID: rules})
+	for _, down := range []bool{false, true} {
+		if f := fatal(g.try(down, g.steps(down)...)); f == nil || f.Problem.Code != "not-ours" {
+			t.Errorf("down %v: the verdict is %v", down, f)
+		}
+	}
+	if d := cmp.Diff(theirs, g.world.Objects(sim.ObjectFilter{ID: rules})); d != "" {
+		t.Errorf("somebody else's security group was touched:\n%s", d)
+	}
+	g.invoke("DELETE", rules, nil)
+	g.world.Step(5 * time.Minute)
+	g.another()
+	g.down()
 	g.equal(before)
 }
 

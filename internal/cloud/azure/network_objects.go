@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -309,6 +310,9 @@ func (p *Provider) subnetOwner(ctx context.Context, r *pipeline.Run, x resource[
 	parent, err := read[armnetwork.VirtualNetwork](ctx, p, parentOf(x.ID))
 	if err != nil {
 		return "", err
+	}
+	if r.Job.Mode == job.ModeCreate {
+		return cmp.Or(parent.Tags[job.MarkOwner], pipeline.Unmarked), nil
 	}
 	return parent.Tags[job.MarkOwner], nil
 }

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -171,7 +172,7 @@ func (p *Provider) inRule(r *pipeline.Run, key, groupID string, g groupRule) obj
 		},
 		owner: func(ctx context.Context, _ resource[armnetwork.SecurityRule]) (string, error) {
 			parent, err := read[armnetwork.SecurityGroup](ctx, p, groupID)
-			return parent.Tags[job.MarkOwner], err
+			return cmp.Or(parent.Tags[job.MarkOwner], pipeline.Unmarked), err
 		},
 	}
 }

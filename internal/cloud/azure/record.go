@@ -96,7 +96,7 @@ func (p *Provider) record(r *pipeline.Run, zone, full string) object[armdns.Reco
 		p: p, r: r, kind: kindRecord, key: "record", id: zone + "/A/" + relative(full, lastName(zone)), onlyIfNew: true,
 		body: func() any { return body() },
 		owner: func(_ context.Context, x resource[armdns.RecordSet]) (string, error) {
-			return cmp.Or(value(value(x.is.Properties).Metadata[recordOwner]), "somebody who left no mark"), nil
+			return cmp.Or(value(value(x.is.Properties).Metadata[recordOwner]), pipeline.Unmarked), nil
 		},
 		state: func(x resource[armdns.RecordSet]) (pipeline.Status, string) {
 			if by := value(value(x.is.Properties).Metadata[recordOwner]); r.Down && by != r.Job.ID {

@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -87,7 +88,7 @@ func (p *Provider) serviceAccount(r *pipeline.Run) pipeline.Resource {
 			return pipeline.Seen{}, err
 		}
 		owner, _ := textMark(got.Description)
-		s := pipeline.Seen{ID: id, Owner: owner, Status: pipeline.Ready}
+		s := pipeline.Seen{ID: id, Owner: cmp.Or(owner, pipeline.Unmarked), Status: pipeline.Ready}
 		if !r.Down {
 			s.Aspects = []pipeline.Aspect{{Name: "enabled", Wanted: "yes", Seen: yesNo(!got.Disabled), Set: func(ctx context.Context) error {
 				_, err := send(ctx, p.iam.Projects.ServiceAccounts.Enable(id, &iam.EnableServiceAccountRequest{}))

@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,7 +86,8 @@ func (o object[T]) resource(p *Provider, r *pipeline.Run) pipeline.Resource {
 			s, err = o.see(ctx, found)
 		}
 		s.ID = k.ID(found)
-		s.Owner, _ = o.kind.mark(found)
+		owner, _ := o.kind.mark(found)
+		s.Owner = cmp.Or(owner, pipeline.Unmarked)
 		return s, err
 	}
 	x.Get = func(ctx context.Context, id string) (pipeline.Seen, error) {

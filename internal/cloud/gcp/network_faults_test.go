@@ -169,6 +169,36 @@ func TestNamesake(t *testing.T) {
 	g.equal(before)
 }
 
+// What somebody makes under a name of the job's, after deleting what had it, is
+// neither brought into line nor removed: IDs are names here.
+func TestNameTakenOverLater(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, sim.Options{}, job.ModeCreate, plainSpec)
+	before := g.world.Snapshot()
+	g.up()
+	name := g.job.ResourceName("firewall-deny", 63)
+	g.invoke(testProject, "compute", "firewalls.delete", map[string]any{"firewall": name})
+	g.world.Step(2 * time.Minute)
+	g.invoke(testProject, "compute", "firewalls.insert", map[string]any{"name": name, "network": g.job.Config.InfraConfig.NetworkID,
+		"allowed": []any{map[string]any{"IPProtocol": "tcp", "ports": []any{"80"}}}, "sourceRanges": []any{"192.0.2.0/24"}})
+	g.world.Step(2 * time.Minute)
+	g.another()
+	since := g.mark()
+	for _, err := range []error{g.try(false, g.ups()...), g.try(true, g.downs()...)} {
+		if f := fatal(err); f == nil || f.Problem.Code != "not-ours" {
+			t.Errorf("the verdict is %v", err)
+		}
+	}
+	if _, changes := g.calls(since); changes["firewalls.delete"]+changes["firewalls.patch"]+changes["firewalls.update"] > 0 {
+		t.Errorf("somebody else's rule was touched: %v", changes)
+	}
+	g.invoke(testProject, "compute", "firewalls.delete", map[string]any{"firewall": name})
+	g.world.Step(2 * time.Minute)
+	g.another()
+	g.down()
+	g.equal(before)
+}
+
 // What somebody else put into the job's network keeps it, is named, and is not
 // touched; once it is gone, the teardown goes on (E7, E17).
 func TestForeignObjectsInTheNetwork(t *testing.T) {

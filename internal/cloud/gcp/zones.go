@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,7 +146,7 @@ func (p *Provider) zone(r *pipeline.Run, i int, z job.DNSZone) pipeline.Resource
 	k := p.managedZones()
 	see := func(x *dns.ManagedZone) pipeline.Seen {
 		owner, _ := labelMark(x.Labels)
-		return pipeline.Seen{ID: k.ID(x), Owner: owner, Aspects: p.zoneAspects(want, x)}
+		return pipeline.Seen{ID: k.ID(x), Owner: cmp.Or(owner, pipeline.Unmarked), Aspects: p.zoneAspects(want, x)}
 	}
 	return pipeline.Resource{
 		Kind: kindZone, Key: key, Name: want.Name, Args: want,
