@@ -69,7 +69,7 @@ func Judge(err error, attempts int) Decision {
 	case errors.As(err, &blocked):
 		b := budgets[Busy]
 		if attempts >= b.limit {
-			return Decision{Action: Stop, Problem: job.Error{Code: "blocked", Message: blocked.Error(), Hint: "Free what blocks it, then retry; the job goes on where it was."}}
+			return Decision{Action: Stop, Problem: job.Error{Code: codeBlocked, Message: blocked.Error(), Hint: hintBlocked}}
 		}
 		return Decision{Action: Again, After: b.after(attempts), For: blocked.Error()}
 	case errors.As(err, &ce):

@@ -82,8 +82,7 @@ func (r *Run) removeOne(ctx context.Context, x Resource, rec job.Object) error {
 		age := r.Pace.Cloud(r.Now().Sub(first))
 		switch {
 		case age > deletePatience:
-			return Fatal("timed-out", fmt.Sprintf("%s (%s) is still there %s after its deletion was asked for (%s)", x, rec.ID, deletePatience, cmp.Or(seen.Reason, "it looks untouched")),
-				"Look at it in the cloud's console for what holds it; retry asks again.")
+			return r.givenUp(ctx, x, rec, seen)
 		case x.Slow && seen.Status == Pending, r.Pace.Cloud(r.Now().Sub(last)) < deleteAgain:
 			return Wait(pollAfter(age), "%s (%s) to be deleted (%s)", x, rec.ID, cmp.Or(seen.Reason, "deleting"))
 		}
@@ -95,6 +94,23 @@ func (r *Run) removeOne(ctx context.Context, x Resource, rec job.Object) error {
 		}
 	}
 	return r.sendDelete(ctx, x, rec, seen)
+}
+
+// givenUp says why an object is still there, as far as that can be known: a
+// cloud that accepts a deletion and lets it fail later never refuses it.
+func (r *Run) givenUp(ctx context.Context, x Resource, rec job.Object, seen Seen) error {
+	if x.Blockers != nil {
+		who, err := x.Blockers(ctx, rec.ID)
+		if err != nil {
+			return err
+		}
+		if who != "" {
+			blocked := &BlockedError{What: x.String() + " (" + rec.ID + ")", By: who}
+			return Fatal(codeBlocked, blocked.Error(), hintBlocked)
+		}
+	}
+	return Fatal("timed-out", fmt.Sprintf("%s (%s) is still there %s after its deletion was asked for (%s)", x, rec.ID, deletePatience, cmp.Or(seen.Reason, "it looks untouched")),
+		"Look at it in the cloud's console for what holds it; retry asks again.")
 }
 
 // notOurs is an object that somebody else has made under a recorded ID, or has
@@ -177,6 +193,12 @@ func (r *Run) removed(ctx context.Context, x Resource, rec job.Object) error {
 	r.memory.gone[rec.Kind+"/"+rec.Key+"/"+rec.ID] = true
 	return nil
 }
+
+// How a job stops that something of others stands in the way of.
+const (
+	codeBlocked = "blocked"
+	hintBlocked = "Free what blocks it, then retry; the job goes on where it was."
+)
 
 // A BlockedError is a delete that something else stands in the way of.
 type BlockedError struct {

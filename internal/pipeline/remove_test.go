@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,18 +59,31 @@ func TestDeleteThatWasSwallowedIsSentAgain(t *testing.T) {
 }
 
 func TestDeleteThatNeverWorksEndsWithAReason(t *testing.T) {
-	for _, slow := range []bool{false, true} {
+	for _, c := range []struct {
+		slow     bool
+		blockers func(context.Context, string) (string, error)
+		code     string
+		says     string
+	}{
+		{false, nil, "timed-out", "still there"},
+		{true, nil, "timed-out", "still there"},
+		{true, func(context.Context, string) (string, error) { return "", nil }, "timed-out", "still there"},
+		// Accepted each time and failed later, as at Google Cloud: the refusal
+		// that would name the blocker never comes.
+		{true, func(context.Context, string) (string, error) { return "firewall rule theirs uses it", nil }, "blocked", "firewall rule theirs"},
+	} {
+		slow := c.slow
 		b := newBench()
 		if err := b.settle(t, false); err != nil {
 			t.Fatal(err)
 		}
 		sent := 0
 		err := b.teardown(t, func(x *Resource) {
-			x.Slow = slow
+			x.Slow, x.Blockers = slow, c.blockers
 			x.Delete = func(context.Context, string) error { sent++; return nil }
 		})
 		var fatal *FatalError
-		if !errors.As(err, &fatal) || fatal.Problem.Code != "timed-out" {
+		if !errors.As(err, &fatal) || fatal.Problem.Code != c.code || !strings.Contains(fatal.Problem.Message, c.says) {
 			t.Fatalf("slow %v: %v", slow, err)
 		}
 		if sent > 200 {
