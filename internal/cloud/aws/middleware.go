@@ -146,7 +146,9 @@ func (l *limits) attempt(ctx context.Context, in middleware.FinalizeInput, next 
 	if !ce.Sent && !before {
 		f.sent = false // the connection was never made, and no earlier attempt left either
 	}
-	return out, md, &attemptError{err: ce, retry: repeatable(ce, f.mutating), after: ce.RetryAfter}
+	// A longer wait than the SDK's own is the pipeline's, which holds no worker meanwhile.
+	retry := repeatable(ce, f.mutating) && ce.RetryAfter <= maxBackoff
+	return out, md, &attemptError{err: ce, retry: retry, after: ce.RetryAfter}
 }
 
 // repeatable reports whether the SDK may send the same call again. A read may

@@ -129,6 +129,19 @@ func TestReadIsRepeated(t *testing.T) {
 	})
 }
 
+// A wait that the cloud asks for and that is too long to hold a worker is handed up.
+func TestLongWaitIsHandedUp(t *testing.T) {
+	url, calls := scripted(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "60")
+		ec2Error(503, "Throttling")(w, r)
+	})
+	_, err := at(t, url, Options{Pace: 1000}).ec2.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{})
+	var ce *pipeline.CloudError
+	if !errors.As(err, &ce) || ce.Class != pipeline.Throttled || ce.RetryAfter != time.Minute || calls.Load() != 1 {
+		t.Fatalf("got %v after %d requests", err, calls.Load())
+	}
+}
+
 func TestRefusedConnectionWasNeverSent(t *testing.T) {
 	s := httptest.NewServer(nil)
 	s.Close()

@@ -45,7 +45,7 @@ func (r retryer) RetryDelay(attempt int, err error) (time.Duration, error) {
 	var floor time.Duration
 	var ae *attemptError
 	if errors.As(err, &ae) {
-		floor = min(ae.after, maxBackoff)
+		floor = ae.after
 		if ae.err.Class == pipeline.Throttled {
 			base = baseThrottle
 		}
