@@ -67,6 +67,9 @@ func (c *controls) groups(ctx context.Context) error {
 			return err
 		}
 		for _, o := range openRules(x.is) {
+			if o.control == "NETZ-06" && c.p.madeRule(c.r, id, o.rule) {
+				continue // the load balancer's own
+			}
 			seen[o.control] = append(seen[o.control], x.Name+": "+o.text)
 		}
 		if deniesEverything(x.is) {
@@ -76,11 +79,7 @@ func (c *controls) groups(ctx context.Context) error {
 	c.same("NETZ-03", "rules that admit 22 from the internet", "none", agreed(seen["NETZ-03"]), "CKV_AZURE_10, CIS Azure 7.2")
 	c.same("NETZ-04", "rules that admit 3389 from the internet", "none", agreed(seen["NETZ-04"]), "CKV_AZURE_9, CIS Azure 7.1")
 	c.same("NETZ-05", "rules that admit UDP from the internet", "none", agreed(seen["NETZ-05"]), "CKV_AZURE_77, CIS Azure 7.3")
-	wanted, fronts := "none", agreed(seen["NETZ-06"])
-	if lb, err := c.r.Job.LoadBalancer(); c.r.Job.ResourceType == job.VM && err == nil && lb != nil && lb.Scheme == job.SchemePublic {
-		wanted = "those of the load balancer"
-	}
-	c.add("NETZ-06", "rules that admit 80 or 443 from the internet", wanted, fronts, fronts == wanted || wanted != "none", "CKV_AZURE_160, CIS Azure 7.4")
+	c.same("NETZ-06", "rules that admit 80 or 443 from the internet, but for the load balancer's", "none", agreed(seen["NETZ-06"]), "CKV_AZURE_160, CIS Azure 7.4")
 	c.same("NETZ-07", "inbound rules from any source", "none", agreed(seen["NETZ-07"]), "AZU-0047, Azure.NSG.AnyInboundSource")
 	c.same("NETZ-09", "groups that deny the platform's own inbound traffic", "none", agreed(denied), "Azure.NSG.DenyAllInbound")
 	return nil

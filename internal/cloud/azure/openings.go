@@ -11,7 +11,7 @@ import (
 
 // An opening is an inbound rule that lets in more than it should, with the
 // hardening control that asks for it.
-type opening struct{ control, text string }
+type opening struct{ control, rule, text string }
 
 // openRules are the rules of a security group that let the internet in where
 // that is a risk, in the group's own rules; the platform's do not.
@@ -25,10 +25,11 @@ func openRules(x armnetwork.SecurityGroup) []opening {
 		if value(f.Access) != armnetwork.SecurityRuleAccessAllow || value(f.Direction) != armnetwork.SecurityRuleDirectionInbound {
 			continue
 		}
-		text := fmt.Sprintf("%s (%s)", value(rule.Name), ruleText(rule.Properties))
+		name := value(rule.Name)
+		text := fmt.Sprintf("%s (%s)", name, ruleText(rule.Properties))
 		sources := both(f.SourceAddressPrefix, f.SourceAddressPrefixes)
 		if slices.Contains(sources, "*") {
-			out = append(out, opening{"NETZ-07", text})
+			out = append(out, opening{"NETZ-07", name, text})
 		}
 		if !slices.ContainsFunc(sources, anywhere) {
 			continue
@@ -39,14 +40,14 @@ func openRules(x armnetwork.SecurityGroup) []opening {
 			control string
 		}{{22, "NETZ-03"}, {3389, "NETZ-04"}} {
 			if admits(ports, c.port) && admitsTCP(f) {
-				out = append(out, opening{c.control, text})
+				out = append(out, opening{c.control, name, text})
 			}
 		}
 		if p := value(f.Protocol); p == armnetwork.SecurityRuleProtocolUDP || p == armnetwork.SecurityRuleProtocolAsterisk {
-			out = append(out, opening{"NETZ-05", text})
+			out = append(out, opening{"NETZ-05", name, text})
 		}
 		if (admits(ports, 80) || admits(ports, 443)) && admitsTCP(f) {
-			out = append(out, opening{"NETZ-06", text})
+			out = append(out, opening{"NETZ-06", name, text})
 		}
 	}
 	return out

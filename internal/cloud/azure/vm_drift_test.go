@@ -3,12 +3,14 @@ package azure
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v10"
 
+	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/sim"
 )
@@ -94,5 +96,36 @@ func TestDiskLeftBehind(t *testing.T) {
 				t.Errorf("the disk is still there: %v", err)
 			}
 		})
+	}
+}
+
+// A rule that somebody adds is not taken for the load balancer's.
+func TestOpenRuleIsNotTheLoadBalancers(t *testing.T) {
+	t.Parallel()
+	g := vms(t, fixedLB)
+	if err := g.try(false, g.check, g.p.EnsureNetwork, g.p.EnsureIdentity, g.p.EnsureLaunchTemplate, g.p.EnsureLoadBalancer); err != nil {
+		t.Fatal(err)
+	}
+	seen := func() (met bool, seen string) {
+		g.another()
+		rows, err := g.p.Controls(pipeline.WithGate(g.Context(), pipeline.ReadOnly), g.run(pipeline.Apply))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(rows, func(c job.Control) bool { return c.ID == "NETZ-06" })
+		if i < 0 {
+			t.Fatalf("no row in %v", rows)
+		}
+		return rows[i].Met, rows[i].Seen
+	}
+	if met, what := seen(); !met {
+		t.Errorf("at once: %s", what)
+	}
+	g.put(g.job.Config.InfraConfig.VMSecurityGroupID+"/securityRules/open", map[string]any{"properties": map[string]any{
+		"access": "Allow", "direction": "Inbound", "priority": 300, "protocol": "Tcp", "sourceAddressPrefix": "Internet", "sourcePortRange": "*", "destinationAddressPrefix": "*", "destinationPortRange": "443",
+	}})
+	g.world.Step(time.Minute)
+	if met, what := seen(); met || !strings.Contains(what, "open") {
+		t.Errorf("met: %v, %s", met, what)
 	}
 }
