@@ -109,7 +109,8 @@ func (r *Run) givenUp(ctx context.Context, x Resource, rec job.Object, seen Seen
 			return Fatal(codeBlocked, blocked.Error(), hintBlocked)
 		}
 	}
-	return Fatal("timed-out", fmt.Sprintf("%s (%s) is still there %s after its deletion was asked for (%s)", x, rec.ID, deletePatience, cmp.Or(seen.Reason, "it looks untouched")),
+	said := cmp.Or(r.lastRefusal(rec), seen.Reason, "it looks untouched")
+	return Fatal("timed-out", fmt.Sprintf("%s (%s) is still there %s after its deletion was asked for (%s)", x, rec.ID, deletePatience, said),
 		"Look at it in the cloud's console for what holds it; retry asks again.")
 }
 
@@ -126,6 +127,7 @@ func notOurs(x Resource, rec job.Object, seen Seen) error {
 
 func (r *Run) sendDelete(ctx context.Context, x Resource, rec job.Object, seen Seen) error {
 	err := x.Delete(ctx, rec.ID)
+	r.noteRefusal(rec, err)
 	switch {
 	case Is(err, NotFound):
 		return r.removed(ctx, x, rec)
@@ -172,6 +174,24 @@ func (r *Run) noteDelete(rec job.Object) {
 	}
 	d[1] = now
 	r.memory.deletes[key] = d
+}
+
+// noteRefusal keeps what a cloud said against a deletion: it often names what
+// the blockers that are looked for do not cover.
+func (r *Run) noteRefusal(rec job.Object, err error) {
+	var ce *CloudError
+	if !errors.As(err, &ce) {
+		return
+	}
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	r.memory.refusal[rec.Kind+"/"+rec.Key+"/"+rec.ID] = ce.Error()
+}
+
+func (r *Run) lastRefusal(rec job.Object) string {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	return r.memory.refusal[rec.Kind+"/"+rec.Key+"/"+rec.ID]
 }
 
 // sawGone reports whether this worker has seen in this run that the object is gone.

@@ -22,11 +22,11 @@ func (b *bench) teardown(t *testing.T, change func(*Resource)) error {
 			change(&x)
 		}
 		err := r.Remove(t.Context(), x)
-		var wait *WaitError
-		if !errors.As(err, &wait) {
+		d := Judge(err, 0)
+		if d.Action != Park && d.Action != Again {
 			return err
 		}
-		b.shelf.now = b.shelf.now.Add(wait.After)
+		b.shelf.now = b.shelf.now.Add(d.After)
 	}
 	t.Fatal("the removal never ended")
 	return nil
@@ -59,18 +59,22 @@ func TestDeleteThatWasSwallowedIsSentAgain(t *testing.T) {
 }
 
 func TestDeleteThatNeverWorksEndsWithAReason(t *testing.T) {
+	nobody := func(context.Context, string) (string, error) { return "", nil }
+	used := &CloudError{Class: Busy, Op: "delete", Message: "it is in use by address theirs", Sent: true}
 	for _, c := range []struct {
 		slow     bool
 		blockers func(context.Context, string) (string, error)
+		refused  error // what every second delete is answered with
 		code     string
 		says     string
 	}{
-		{false, nil, "timed-out", "still there"},
-		{true, nil, "timed-out", "still there"},
-		{true, func(context.Context, string) (string, error) { return "", nil }, "timed-out", "still there"},
+		{false, nil, nil, "timed-out", "still there"},
+		{true, nil, nil, "timed-out", "still there"},
+		{true, nobody, nil, "timed-out", "still there"},
+		{true, nobody, used, "timed-out", "in use by address theirs"},
 		// Accepted each time and failed later, as at Google Cloud: the refusal
 		// that would name the blocker never comes.
-		{true, func(context.Context, string) (string, error) { return "firewall rule theirs uses it", nil }, "blocked", "firewall rule theirs"},
+		{true, func(context.Context, string) (string, error) { return "firewall rule theirs uses it", nil }, nil, "blocked", "firewall rule theirs"},
 	} {
 		slow := c.slow
 		b := newBench()
@@ -80,7 +84,12 @@ func TestDeleteThatNeverWorksEndsWithAReason(t *testing.T) {
 		sent := 0
 		err := b.teardown(t, func(x *Resource) {
 			x.Slow, x.Blockers = slow, c.blockers
-			x.Delete = func(context.Context, string) error { sent++; return nil }
+			x.Delete = func(context.Context, string) error {
+				if sent++; sent%2 == 0 {
+					return c.refused
+				}
+				return nil
+			}
 		})
 		var fatal *FatalError
 		if !errors.As(err, &fatal) || fatal.Problem.Code != c.code || !strings.Contains(fatal.Problem.Message, c.says) {

@@ -44,6 +44,7 @@ type Memory struct {
 	kept    map[string]any
 	lost    map[string]int
 	deletes map[string][2]time.Time // first and last
+	refusal map[string]string       // what the cloud last said against a deletion
 	gone    map[string]bool
 	doubted bool
 	doubts  int
@@ -52,7 +53,7 @@ type Memory struct {
 // NewMemory is an empty memory.
 func NewMemory() *Memory {
 	return &Memory{settled: map[string]bool{}, missing: map[string]time.Time{}, lost: map[string]int{}, kept: map[string]any{},
-		deletes: map[string][2]time.Time{}, gone: map[string]bool{}}
+		deletes: map[string][2]time.Time{}, refusal: map[string]string{}, gone: map[string]bool{}}
 }
 
 // A Run is one pass of a worker over one job, under one lease.
