@@ -49,6 +49,11 @@ func (p *Provider) Check(ctx context.Context, r *pipeline.Run) ([]cloud.Check, e
 	} else {
 		err = c.forNetwork(ctx)
 	}
+	// What was asked side by side comes in no order of its own, and a plan that is
+	// made again has to read the same.
+	slices.SortStableFunc(c.checks, func(a, b cloud.Check) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Message, b.Message))
+	})
 	return c.checks, err
 }
 
@@ -83,15 +88,9 @@ func (c *checker) forVMs(ctx context.Context) error {
 	return c.side(ctx, parts...)
 }
 
-// side runs parts side by side. Their answers come in no order of their own, and a
-// plan that is made again has to read the same.
+// side runs parts side by side.
 func (c *checker) side(ctx context.Context, parts ...func(context.Context) error) error {
-	from := len(c.checks)
-	err := pipeline.All(ctx, parts...)
-	slices.SortStableFunc(c.checks[from:], func(a, b cloud.Check) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Message, b.Message))
-	})
-	return err
+	return pipeline.All(ctx, parts...)
 }
 
 func (c *checker) add(x cloud.Check) {
