@@ -77,7 +77,13 @@ func (a *app) planDocuments(ctx context.Context, c *client.Client, docs []docume
 				return err
 			}
 		}
-		if err := a.print(resp, func(w io.Writer) { a.showPlan(w, p) }); err != nil {
+		show := func(w io.Writer) {
+			a.showPlan(w, p)
+			if len(p.Objects) > 0 {
+				fmt.Fprintln(w, "\nNames end in letters of the job's ID; the job made of this file has its own.")
+			}
+		}
+		if err := a.print(resp, show); err != nil {
 			return err
 		}
 		last.Changes += p.Changes

@@ -34,7 +34,9 @@ func (s Set) validate(ctx context.Context, r *pipeline.Run) error {
 				text = c.Field + ": " + text
 			}
 			messages = append(messages, text)
-			fixes = append(fixes, c.Fix)
+			if !slices.Contains(fixes, c.Fix) {
+				fixes = append(fixes, c.Fix)
+			}
 			if field == "" {
 				field = c.Field
 			}
