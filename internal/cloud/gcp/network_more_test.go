@@ -145,6 +145,14 @@ func TestVMsInAnExistingNetwork(t *testing.T) {
 	}
 }
 
+// VMs in a network of another project are refused before anything is made.
+func TestVMsInANetworkOfAnotherProject(t *testing.T) {
+	t.Parallel()
+	g := newRigFor(t, sim.Options{}, job.VM, job.ModeCreateInExisting, `{"pool":{"count":1},"existing":{"networkId":"projects/other-project/global/networks/hub","subnetIds":["hub-a"]}}`)
+	g.hub("other-project", "10.40.0.0/16")
+	g.refuses("config.spec.existing.networkId", "is in project other-project, and the job is in example-project")
+}
+
 // An API that was never enabled is named, with the command that enables it; one
 // that was enabled a moment ago is waited for.
 func TestAPIThatIsOff(t *testing.T) {

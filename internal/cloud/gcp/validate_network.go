@@ -286,6 +286,11 @@ func (c *checker) namedSubnets(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if id := c.p.networkID(named.NetworkID); projectOf(id) != c.p.project {
+		// The VMs' firewall rules would have to be made there.
+		c.fails(check, field+".networkId", fmt.Sprintf("%s is in project %s, and the job is in %s", named.NetworkID, projectOf(id), c.p.project), "Make the job in the project that holds the network.")
+		return nil
+	}
 	net, err := c.p.existing(ctx, named.NetworkID)
 	if pipeline.Is(err, pipeline.NotFound) {
 		c.fails(check, field+".networkId", fmt.Sprintf("network %s does not exist in project %s", named.NetworkID, c.p.project), "Name a network that exists.")
