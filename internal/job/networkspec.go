@@ -1,8 +1,6 @@
 package job
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 )
@@ -90,13 +88,8 @@ const (
 // field that the schema does not have is an *Invalid that names it.
 func (j *Job) NetworkJob() (NetworkJobSpec, error) {
 	var s NetworkJobSpec
-	if len(j.Config.Spec) == 0 {
-		return s.WithDefaults(j.Provider), nil
-	}
-	d := json.NewDecoder(bytes.NewReader(j.Config.Spec))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
-		return s, decodeError(err)
+	if err := strictly(j.Config.Spec, &s); err != nil {
+		return s, err
 	}
 	if err := explicitZeros(j.Config.Spec); err != nil {
 		return s, err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -52,13 +53,8 @@ var (
 // the schema does not have is an *Invalid that names it.
 func (j *Job) VMSpec() (VMSpec, error) {
 	var s VMSpec
-	if len(j.Config.Spec) == 0 {
-		return s.WithDefaults(j.Provider), nil
-	}
-	d := json.NewDecoder(bytes.NewReader(j.Config.Spec))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
-		return s, decodeError(err)
+	if err := strictly(j.Config.Spec, &s); err != nil {
+		return s, err
 	}
 	if err := explicitZeros(j.Config.Spec); err != nil {
 		return s, err
@@ -69,6 +65,9 @@ func (j *Job) VMSpec() (VMSpec, error) {
 // explicitZeros refuses a 0 that was written out where leaving the field out
 // means a default: nobody who asks for no VMs wants two.
 func explicitZeros(raw json.RawMessage) error {
+	if len(raw) == 0 {
+		return nil
+	}
 	type number struct {
 		field string
 		value *int
@@ -94,6 +93,20 @@ func explicitZeros(raw json.RawMessage) error {
 		}
 	}
 	return inv.orNil()
+}
+
+// strictly decodes a spec; a field that the schema does not have is an *Invalid
+// that names it.
+func strictly(raw json.RawMessage, into any) error {
+	if len(raw) == 0 {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return decodeError(err)
+	}
+	return nil
 }
 
 func decodeError(err error) error {
@@ -170,8 +183,16 @@ func (j *Job) validateLabels(inv *Invalid) {
 	if len(j.Labels) > 40 {
 		inv.add("labels", fmt.Sprintf("there are %d", len(j.Labels)), "use 40 at most: clouds take 50 a resource, and the rest are ours")
 	}
-	for k, v := range j.Labels {
-		field := "labels." + k
+	spelt := map[string]string{}
+	for _, k := range slices.Sorted(maps.Keys(j.Labels)) {
+		field, v := "labels."+k, j.Labels[k]
+		// "Tag names are case-insensitive for operations" (Azure); nowhere do two that
+		// differ in case alone help anybody.
+		if other := spelt[strings.ToLower(k)]; other != "" {
+			inv.add(field, "differs from "+other+" in case alone", "leave one of them out")
+			continue
+		}
+		spelt[strings.ToLower(k)] = k
 		switch {
 		case k == "" || len(k) > 63:
 			inv.add(field, "the key has "+fmt.Sprint(len(k))+" characters", "use 1 to 63")

@@ -61,6 +61,7 @@ func TestValidateNamesFieldAndFix(t *testing.T) {
 		{"adopt in another region", "config.spec.adopt.ids[0]", vmJob(`{"adopt":{"ids":["arn:aws:ec2:us-west-2:111122223333:instance/i-1"]}}`), func(j *Job) { j.Mode = ModeAdopt }},
 		{"label of ours", "labels.zopday:owner", vmJob(`{}`), func(j *Job) { j.Labels = map[string]string{"zopday:owner": "x"} }},
 		{"label of the cloud", "labels.AWS:x", vmJob(`{}`), func(j *Job) { j.Labels = map[string]string{"AWS:x": "x"} }},
+		{"labels that differ in case alone", "labels.team", vmJob(`{}`), func(j *Job) { j.Labels = map[string]string{"Team": "a", "team": "b"} }},
 		{"label not printable", "labels.a", vmJob(`{}`), func(j *Job) { j.Labels = map[string]string{"a": "→"} }},
 		{"another family", "resourceType", vmJob(`{}`), func(j *Job) { j.ResourceType = Cluster }},
 	}

@@ -113,13 +113,8 @@ func (j *Job) validatePool(p Pool, inv *Invalid) {
 	if p.InstanceType != "" && !form.instanceType.MatchString(p.InstanceType) {
 		inv.add(at+"instanceType", fmt.Sprintf("%q is not an instance type's name", p.InstanceType), "use one such as "+form.typeExample)
 	}
-	if s := p.Size; s != nil {
-		if s.VCPUs < 1 || s.VCPUs > 192 || s.MemoryGiB < 1 || s.MemoryGiB > 1536 {
-			inv.add(at+"size", fmt.Sprintf("%d vCPUs with %d GiB is outside what can be asked for", s.VCPUs, s.MemoryGiB), "use 1 to 192 vCPUs and 1 to 1536 GiB, or an instanceType")
-		}
-		if s.Arch != "amd64" && s.Arch != "arm64" {
-			inv.add(at+"size.arch", fmt.Sprintf("%q is not an architecture", s.Arch), "use amd64 or arm64")
-		}
+	if p.Size != nil {
+		validateSize(*p.Size, at, inv)
 	}
 	if p.DiskGiB < 8 || p.DiskGiB > 16384 {
 		inv.add(at+"diskGiB", fmt.Sprintf("is %d", p.DiskGiB), "use 8 to 16384")
@@ -128,6 +123,15 @@ func (j *Job) validatePool(p Pool, inv *Invalid) {
 		inv.add(at+"image", "Amazon Linux is an image of AWS", "use "+strings.Join(form.images, ", ")+" or "+form.imageExample)
 	} else if !slices.Contains(form.images, p.Image) && !form.image.MatchString(p.Image) {
 		inv.add(at+"image", fmt.Sprintf("%q is not an image", p.Image), "use "+strings.Join(form.images, ", ")+" or "+form.imageExample)
+	}
+}
+
+func validateSize(s Size, at string, inv *Invalid) {
+	if s.VCPUs < 1 || s.VCPUs > 192 || s.MemoryGiB < 1 || s.MemoryGiB > 1536 {
+		inv.add(at+"size", fmt.Sprintf("%d vCPUs with %d GiB is outside what can be asked for", s.VCPUs, s.MemoryGiB), "use 1 to 192 vCPUs and 1 to 1536 GiB, or an instanceType")
+	}
+	if s.Arch != "amd64" && s.Arch != "arm64" {
+		inv.add(at+"size.arch", fmt.Sprintf("%q is not an architecture", s.Arch), "use amd64 or arm64")
 	}
 }
 
@@ -143,7 +147,11 @@ func (l LoadBalancer) Validate(p Provider) []FieldError {
 		inv.add(at+"scheme", fmt.Sprintf("%q is not a scheme", l.Scheme), "use public or internal")
 	}
 	if l.Type == LBHTTP && l.Certificate == "" && !l.PlainHTTP {
-		inv.add(at+"certificate", "is missing, and HTTP without TLS has to be asked for by name", "name a certificate, or set plainHTTP: true")
+		fix := "name a certificate, or set plainHTTP: true"
+		if p == Azure { // its load balancer holds no certificate
+			fix = "set plainHTTP: true, or serve TLS on the VMs with type tcp and port 443"
+		}
+		inv.add(at+"certificate", "is missing, and HTTP without TLS has to be asked for by name", fix)
 	}
 	if l.Certificate != "" && l.PlainHTTP {
 		inv.add(at+"plainHTTP", "a certificate is named too", "leave one of them out: with a certificate, port 80 redirects to 443")
