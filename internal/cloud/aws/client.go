@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -227,7 +228,7 @@ func (p *Provider) Caller(ctx context.Context) (string, error) {
 	}
 	out, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
-		return "", plain(err)
+		return "", p.orRegion(plain(err))
 	}
 	account = aws.ToString(out.Account)
 	if account == "" {
@@ -238,6 +239,19 @@ func (p *Provider) Caller(ctx context.Context) (string, error) {
 	clear(p.callers) // one key is in use at a time
 	p.callers[c.AccessKeyID] = account
 	return account, nil
+}
+
+// orRegion adds to the refusal of a key what AWS means by it as well: in a region
+// that does not exist, or is not enabled for the account, no key is known
+// ("InvalidClientTokenId").
+func (p *Provider) orRegion(err error) error {
+	var ce *pipeline.CloudError
+	if !errors.As(err, &ce) || ce.Code != "InvalidClientTokenId" {
+		return err
+	}
+	c := *ce
+	c.Message += "; AWS says the same where a region does not exist or is not enabled for the account: check that " + p.region + " is right and enabled"
+	return &c
 }
 
 // tidy makes an object's errors read well: what the SDK wraps around an error
