@@ -270,8 +270,9 @@ func (p *Provider) awaitFormerMembers(ctx context.Context, r *pipeline.Run, left
 	const former = "VMs of the former scaling group"
 	since := r.WaitedFor(former)
 	if len(orphans) > 0 && since > time.Minute { // by then the group's own doing shows
-		if _, err := p.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: orphans}); err != nil {
-			return pipeline.Unless(plain(err), pipeline.NotFound)
+		// One that is gone already makes the whole call fail: the next pass asks for the others.
+		if _, err := p.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: orphans}); pipeline.Unless(plain(err), pipeline.NotFound) != nil {
+			return plain(err)
 		}
 	}
 	if since > groupPatience {
