@@ -295,6 +295,9 @@ func answered(ce *pipeline.CloudError, req *http.Request, resp *http.Response) {
 	}
 }
 
+// codeNoSubscription is how a job stops whose subscription, or a peer's, cannot be seen.
+const codeNoSubscription = "no-subscription"
+
 // explain makes an error that a person has to act on say what to do: the class
 // alone would give the wrong advice.
 func explain(ce *pipeline.CloudError) error {
@@ -311,7 +314,7 @@ func explain(ce *pipeline.CloudError) error {
 	case "SkuNotAvailable":
 		return fatal("no-capacity", "The cloud does not offer this size to the subscription here. Ask for another size, instanceType or region, then retry.")
 	case "SubscriptionNotFound":
-		return fatal("no-subscription", "Check AZURE_SUBSCRIPTION_ID and that the credentials may see that subscription, then retry.")
+		return fatal(codeNoSubscription, "Check AZURE_SUBSCRIPTION_ID and that the credentials may see that subscription, then retry.")
 	}
 	if ce.Class == pipeline.Denied {
 		return fatal("permission-denied", fmt.Sprintf("Give the credentials of this cloud account a role with %s/%s there, then retry.", ce.Service, ce.Op))

@@ -140,6 +140,20 @@ func TestPeering(t *testing.T) {
 	g.equal(before)
 }
 
+// A peer in a subscription that is not there stops the job before anything is
+// made, and does not keep it from being torn down.
+func TestPeerOutOfReach(t *testing.T) {
+	t.Parallel()
+	g := network(t, `{"peerings":[{"networkId":"/subscriptions/5c0b1f4e-0000-4000-8000-00000000dead/resourceGroups/hub/providers/`+typeVNet+`/hub"}]}`)
+	before := g.world.Snapshot()
+	if err := g.try(false, g.steps(false)...); err == nil {
+		t.Error("it was made")
+	}
+	g.another()
+	g.down()
+	g.equal(before)
+}
+
 func TestInSomebodyElsesNetwork(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, sim.Options{}, job.Network, job.ModeCreateInExisting, `{"existing":{"networkId":"`+theirs+"/providers/"+typeVNet+`/shared"},"network":{"subnets":["private","database"]}}`)

@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -196,12 +197,24 @@ func (p *Provider) RemovePeerings(ctx context.Context, r *pipeline.Run) error {
 			if half.from == "" {
 				continue
 			}
-			if err := r.Remove(ctx, p.peering(r, half).resource()); err != nil {
+			err := r.Remove(ctx, p.peering(r, half).resource())
+			if _, begun := r.Object(kindPeering, half.key); !begun && outOfReach(err) {
+				r.Note("peering %s was never begun, and its network cannot be read: %v", half.key, err)
+				err = nil
+			}
+			if err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// outOfReach is what the network of a peer is when its subscription is not there
+// or not open to these credentials.
+func outOfReach(err error) bool {
+	var fatal *pipeline.FatalError
+	return pipeline.Is(err, pipeline.Denied, pipeline.NotFound) || errors.As(err, &fatal) && fatal.Problem.Code == codeNoSubscription
 }
 
 // recordedSides are the sides of a peering whose peer is not to be found by its
