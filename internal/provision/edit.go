@@ -250,12 +250,16 @@ func forget(c *job.InfraConfig, path string) {
 // editFinished lets the health check of a finished job's load balancer change,
 // and nothing else: it begins an update that brings the target group into line.
 func editFinished(j *job.Job, paths []string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	if j.ResourceType != job.VM {
+		return refuse(WrongState, "Create another job with the new values, and tear this one down.",
+			"the job is completed; its spec can be changed only while it is a draft or has failed")
+	}
 	lb, err := j.LoadBalancer()
 	if err != nil {
 		return err
-	}
-	if len(paths) == 0 {
-		return nil
 	}
 	var fields []job.FieldError
 	for _, path := range paths {
