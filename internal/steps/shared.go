@@ -34,8 +34,8 @@ func (s Set) validate(ctx context.Context, r *pipeline.Run) error {
 				text = c.Field + ": " + text
 			}
 			messages = append(messages, text)
-			if !slices.Contains(fixes, c.Fix) {
-				fixes = append(fixes, c.Fix)
+			if fix := sentence(c.Fix); !slices.Contains(fixes, fix) {
+				fixes = append(fixes, fix)
 			}
 			if field == "" {
 				field = c.Field
@@ -58,7 +58,17 @@ func (s Set) validate(ctx context.Context, r *pipeline.Run) error {
 	if err := r.Save(ctx); err != nil {
 		return err
 	}
-	return pipeline.Fatal("invalid", strings.Join(messages, "; "), strings.Join(fixes, " ")+" Then retry.").On(field)
+	return pipeline.Fatal("invalid", strings.Join(messages, "; "), strings.Join(append(fixes, "Then retry."), " ")).On(field)
+}
+
+// sentence makes one of a fix, which may be a fragment or end in the retry that
+// is named after all of them.
+func sentence(fix string) string {
+	fix = strings.TrimSuffix(strings.TrimSuffix(fix, "."), ", then retry")
+	if fix == "" {
+		return ""
+	}
+	return strings.ToUpper(fix[:1]) + fix[1:] + "."
 }
 
 // SameCaller refuses credentials that belong to another account than the one

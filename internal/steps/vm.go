@@ -140,13 +140,17 @@ func (s Set) learn(ctx context.Context, r *pipeline.Run, probes map[string]cloud
 			return err
 		}
 	}
+	then := "then retry: a VM that still has not come through is replaced."
+	if r.Job.Config.InfraConfig.ScalingGroupID != "" {
+		then = "then delete the VM, for which its scaling group makes another, and retry."
+	}
 	switch {
 	case len(failed) > 0:
 		return pipeline.Fatal("bootstrap-failed", "the bootstrap failed on "+strings.Join(failed, "\n"),
-			"Read the end of the log above. Put right what it names (often: no egress, or a mirror that does not answer), then retry: what still has not come through then is replaced.")
+			"Read the end of the log above. Put right what it names (often: no egress, or a mirror that does not answer), "+then)
 	case len(late) > 0:
 		return pipeline.Fatal("bootstrap-timeout", fmt.Sprintf("no sentinel after %s on %s", bootstrapPatience, strings.Join(late, "; ")),
-			"Check that the VM has egress and that its exec agent runs, then retry: a VM that does not answer then is replaced.")
+			"Check that the VM has egress and that its exec agent runs, "+then)
 	case len(pending) > 0:
 		return pipeline.Wait(10*time.Second, "%s", strings.Join(pending, "; "))
 	}
