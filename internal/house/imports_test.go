@@ -26,7 +26,7 @@ type rule struct {
 
 // cloudRule is the same for every cloud.
 var cloudRule = rule{
-	may:   "internal/job internal/pipeline internal/cidr internal/cloud internal/cloud/lookup internal/bootstrap",
+	may:   "internal/job internal/pipeline internal/cidr internal/cloud internal/cloud/lookup internal/cloud/vmpool internal/bootstrap",
 	tests: "internal/sim/... internal/steps internal/spaces/configv1",
 }
 
@@ -47,6 +47,7 @@ var rules = map[string]rule{
 	// The clouds: never each other, and never the ledger.
 	"internal/cloud":        {may: "internal/job internal/pipeline"},
 	"internal/cloud/lookup": {may: "internal/job internal/pipeline"},
+	"internal/cloud/vmpool": {may: "internal/job internal/pipeline internal/cloud"},
 	"internal/cloud/aws":    cloudRule,
 	"internal/cloud/gcp":    cloudRule,
 	"internal/cloud/azure":  cloudRule,

@@ -12,6 +12,7 @@ import (
 	asgtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/zopday/provisioner/internal/cloud/vmpool"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
@@ -19,11 +20,11 @@ import (
 // ensureScalingGroup makes the group, and is done when as many VMs as it wants
 // are in service.
 func (p *Provider) ensureScalingGroup(ctx context.Context, r *pipeline.Run, spec job.VMSpec) error {
-	if seen, ok := r.Recall(fleetSeen(r)).(time.Time); ok && r.Mode == pipeline.Apply && r.Pace.Cloud(r.Now().Sub(seen)) < lookAgain {
+	if vmpool.LastSight(r) == vmpool.Fresh {
 		return nil
 	}
 	if r.Mode == pipeline.Apply {
-		if err := p.removeFixed(ctx, r, surplusKeys(r, 0)); err != nil {
+		if err := p.removeFixed(ctx, r, vmpool.Surplus(r, kindInstance, 0)); err != nil {
 			return err
 		}
 	}
@@ -52,7 +53,7 @@ func (p *Provider) ensureScalingGroup(ctx context.Context, r *pipeline.Run, spec
 	}
 	r.WaitOver("group")
 	r.WaitOver("capacity")
-	r.Remember(fleetSeen(r), r.Now())
+	vmpool.Saw(r)
 	return nil
 }
 
@@ -141,7 +142,7 @@ func (p *Provider) awaitMembers(ctx context.Context, r *pipeline.Run, g asgtypes
 	switch {
 	case code == "quota-exceeded" || code == "permission-denied":
 		return pipeline.Fatal(code, text, "Put right what the message names, then retry.")
-	case code == "no-capacity" && r.WaitedFor("capacity") > capacityPatience:
+	case code == "no-capacity" && r.WaitedFor("capacity") > vmpool.CapacityPatience:
 		return pipeline.Fatal(code, text, "Retry later, or tear the job down and make it with another instanceType or in another region.")
 	case len(acts) == 0 && len(g.Instances) == 0 && waitedFor > idlePatience && p.foreignEndpoint():
 		return pipeline.Fatal("group-idle", fmt.Sprintf("%s after %s, and the group has not tried to start any: this endpoint keeps scaling groups and starts nothing for them", text, idlePatience), "Use pool.mode fixed at this endpoint.")

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +12,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/zopday/provisioner/internal/cloud/lookup"
+	"github.com/zopday/provisioner/internal/cloud/vmpool"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
@@ -42,7 +40,7 @@ func (p *Provider) EnsureVMs(ctx context.Context, r *pipeline.Run) error {
 func (p *Provider) RemoveVMs(ctx context.Context, r *pipeline.Run) error {
 	ctx = view(ctx, r)
 	err := pipeline.All(ctx,
-		func(ctx context.Context) error { return p.removeFixed(ctx, r, fixedKeys(r)) },
+		func(ctx context.Context) error { return p.removeFixed(ctx, r, vmpool.Keys(r, kindInstance)) },
 		func(ctx context.Context) error { return p.removeScalingGroup(ctx, r) })
 	infra := &r.Job.Config.InfraConfig
 	for i := range infra.VMs {
@@ -63,41 +61,6 @@ func (p *Provider) removeFixed(ctx context.Context, r *pipeline.Run, keys []stri
 		parts = append(parts, func(ctx context.Context) error { return r.Remove(ctx, p.instance(r, key, launch{leaving: true})) })
 	}
 	return pipeline.All(ctx, parts...)
-}
-
-// fixedKeys are the keys of a fixed pool's VMs: those that the spec asks for,
-// and those that an earlier spec asked for.
-func fixedKeys(r *pipeline.Run) []string {
-	keys := map[string]bool{}
-	for _, o := range r.Objects() {
-		if o.Kind == kindInstance {
-			keys[o.Key] = true
-		}
-	}
-	if spec, err := r.Job.VMSpec(); err == nil && spec.Pool.Mode == job.PoolFixed {
-		for i := range spec.Pool.Count {
-			keys[vmKey(i)] = true
-		}
-	}
-	return slices.SortedFunc(maps.Keys(keys), func(a, b string) int { return vmNumber(a) - vmNumber(b) })
-}
-
-// surplusKeys are the fixed VMs that the spec no longer asks for.
-func surplusKeys(r *pipeline.Run, count int) []string {
-	return slices.DeleteFunc(fixedKeys(r), func(key string) bool {
-		o, _ := r.Object(kindInstance, key)
-		return vmNumber(key) <= count || o.State != job.ObjectCreated && o.State != job.ObjectIntended
-	})
-}
-
-func vmKey(i int) string { return fmt.Sprintf("vm-%d", i+1) }
-
-func vmNumber(key string) int {
-	n, err := strconv.Atoi(strings.TrimPrefix(key, "vm-"))
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 func (p *Provider) instancePage(ctx context.Context, f []ec2types.Filter, ids []string, token *string) ([]ec2types.Instance, *string, error) {

@@ -12,15 +12,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/zopday/provisioner/internal/cloud/vmpool"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
-)
-
-// How long a pool is tried again when no zone has room for it (failure kinds
-// G4, G5), and how often VMs that run are looked at while they boot.
-const (
-	capacityPatience = 10 * time.Minute
-	lookAgain        = time.Minute
 )
 
 // A fleet is the VMs of a fixed pool in one pass.
@@ -31,8 +25,9 @@ const (
 // same token, and only a refusal that proves that nothing was launched moves
 // the VM on to the next zone (failure kinds A1, A14).
 type fleet struct {
-	p *Provider
-	r *pipeline.Run
+	p     *Provider
+	r     *pipeline.Run
+	count int // of VMs that the spec asks for
 
 	mu    sync.Mutex
 	seen  map[string]ec2types.Instance // by ID, as the cloud has described them in this pass
@@ -61,55 +56,15 @@ func (f *fleet) justLaunched(id string) (ec2types.Instance, bool) {
 
 // ensureFixed makes N VMs by name, spread over the zones.
 func (p *Provider) ensureFixed(ctx context.Context, r *pipeline.Run, spec job.VMSpec) error {
-	f := &fleet{p: p, r: r, seen: map[string]ec2types.Instance{}, fresh: map[string]bool{}}
-	if done, err := f.rest(ctx); done || err != nil {
-		return err
-	}
-	moved, err := f.place(spec.Pool.Count)
-	if err != nil {
-		return err
-	}
-	if moved {
-		if err := r.Save(ctx); err != nil {
-			return err
-		}
-	}
-	if r.Mode == pipeline.Apply {
-		// What an earlier shape of the pool made, before the spec was changed.
-		if err := p.removeFixed(ctx, r, surplusKeys(r, spec.Pool.Count)); err != nil {
-			return err
-		}
-		if err := p.removeFormerGroup(ctx, r); err != nil {
-			return err
-		}
-	}
-	verdict := f.launch(ctx)
-	if r.Mode == pipeline.Plan {
-		return verdict
-	}
-	if err := f.report(ctx); err != nil {
-		return pipeline.Gravest(verdict, err)
-	}
-	if verdict == nil && r.Mode == pipeline.Apply {
-		r.Remember(fleetSeen(f.r), r.Now())
-	}
-	return verdict
+	f := &fleet{p: p, r: r, count: spec.Pool.Count, seen: map[string]ec2types.Instance{}, fresh: map[string]bool{}}
+	return vmpool.Ensure(ctx, r, f)
 }
 
-// rest passes over a pool that this worker has seen running less than a minute
+// Rest passes over a pool that this worker has seen running less than a minute
 // ago: the step is run again every few seconds while the VMs boot.
-func (f *fleet) rest(ctx context.Context) (done bool, err error) {
-	seen, ok := f.r.Recall(fleetSeen(f.r)).(time.Time)
-	if !ok || f.r.Mode != pipeline.Apply {
-		return false, nil
-	}
-	for _, o := range f.r.Objects() {
-		if o.Kind == kindInstance && o.State == job.ObjectCreated && o.Reason != "" {
-			return false, nil // it is being replaced
-		}
-	}
-	if f.r.Pace.Cloud(f.r.Now().Sub(seen)) < lookAgain {
-		return true, nil
+func (f *fleet) Rest(ctx context.Context) (done bool, err error) {
+	if sight := vmpool.LastSight(f.r, kindInstance); sight != vmpool.Stale {
+		return sight == vmpool.Fresh, nil
 	}
 	for i := range f.r.Job.Config.InfraConfig.VMs {
 		vm := &f.r.Job.Config.InfraConfig.VMs[i]
@@ -125,7 +80,7 @@ func (f *fleet) rest(ctx context.Context) (done bool, err error) {
 			return false, err
 		}
 	}
-	f.r.Remember(fleetSeen(f.r), f.r.Now())
+	vmpool.Saw(f.r)
 	return true, nil
 }
 
@@ -136,7 +91,7 @@ func (f *fleet) ended(ctx context.Context, i int, vm *job.VMInfo) error {
 	case job.VMTerminating:
 		return pipeline.Wait(5*time.Second, "%s (%s), which is ending: %s", vm.Name, vm.InstanceID, vm.LastError)
 	case job.VMTerminated:
-		if err := f.r.Remove(ctx, f.p.instance(f.r, vmKey(i), launch{leaving: true})); err != nil {
+		if err := f.r.Remove(ctx, f.p.instance(f.r, vmpool.Key(i), launch{leaving: true})); err != nil {
 			return err
 		}
 		return pipeline.Fatal("vm-ended", fmt.Sprintf("%s (%s) was started and has ended: %s", vm.Name, vm.InstanceID, or(vm.LastError, "the cloud gives no reason")),
@@ -148,28 +103,27 @@ func (f *fleet) ended(ctx context.Context, i int, vm *job.VMInfo) error {
 	return nil
 }
 
-// place gives every VM of the pool a name and a zone, keeping those that have
-// one.
-func (f *fleet) place(count int) (changed bool, err error) {
-	infra := &f.r.Job.Config.InfraConfig
+// Place gives every VM of the pool a name and a zone.
+func (f *fleet) Place() (changed bool, err error) {
 	zones := f.zones()
 	if len(zones) == 0 && f.r.Mode == pipeline.Apply {
-		return false, pipeline.Fatal("no-subnet", "the network has no private subnet to put VMs in", "Retry from the network's step on, or name subnets in spec.existing.subnetIds.")
+		return false, vmpool.NoSubnet()
 	}
-	vms := make([]job.VMInfo, 0, count)
-	for i := range count {
-		vm := job.VMInfo{Name: name(f.r, vmKey(i), 63), State: job.VMPending, ExecMode: job.ExecSSM}
-		if had := infra.VM(vm.Name); had != nil {
-			vm = *had
-		}
-		if len(zones) > 0 && !slices.Contains(zones, vm.Zone) {
-			vm.Zone = zones[i%len(zones)]
-		}
-		vms = append(vms, vm)
+	return vmpool.Place(&f.r.Job.Config.InfraConfig, zones, f.count, func(i int) job.VMInfo {
+		return job.VMInfo{Name: name(f.r, vmpool.Key(i), 63), State: job.VMPending, ExecMode: job.ExecSSM}
+	}), nil
+}
+
+// Prepare removes what an earlier shape of the pool made, before the spec was
+// changed.
+func (f *fleet) Prepare(ctx context.Context) error {
+	if f.r.Mode != pipeline.Apply {
+		return nil
 	}
-	changed = !slices.EqualFunc(vms, infra.VMs, func(a, b job.VMInfo) bool { return a.Name == b.Name && a.Zone == b.Zone })
-	infra.VMs = vms
-	return changed, nil
+	if err := f.p.removeFixed(ctx, f.r, vmpool.Surplus(f.r, kindInstance, f.count)); err != nil {
+		return err
+	}
+	return f.p.removeFormerGroup(ctx, f.r)
 }
 
 // zones are those that have a private subnet, in order.
@@ -186,9 +140,9 @@ func (f *fleet) subnet(zone string) string {
 	return ""
 }
 
-// launch starts the VMs side by side. One that its zone has no room for is
+// Launch starts the VMs side by side. One that its zone has no room for is
 // tried in the next one, until every zone has refused it.
-func (f *fleet) launch(ctx context.Context) error {
+func (f *fleet) Launch(ctx context.Context) error {
 	vms := f.r.Job.Config.InfraConfig.VMs
 	zones := f.zones()
 	errs := make([]error, len(vms))
@@ -199,7 +153,7 @@ func (f *fleet) launch(ctx context.Context) error {
 	for tried := 1; ; tried++ {
 		var parts []func(context.Context) error
 		for _, i := range todo {
-			x := f.p.instance(f.r, vmKey(i), launch{fleet: f, subnet: f.subnet(vms[i].Zone)})
+			x := f.p.instance(f.r, vmpool.Key(i), launch{fleet: f, subnet: f.subnet(vms[i].Zone)})
 			parts = append(parts, func(ctx context.Context) error {
 				_, errs[i] = f.r.Ensure(ctx, x)
 				return nil
@@ -223,23 +177,12 @@ func (f *fleet) launch(ctx context.Context) error {
 			return err
 		}
 		if tried >= len(zones) {
-			return pipeline.Gravest(pipeline.Gravest(errs...), f.noCapacity(refusal))
+			return pipeline.Gravest(pipeline.Gravest(errs...), vmpool.NoRoom(f.r, fmt.Sprintf("no room for %s in %s", f.r.Job.Config.InfraConfig.InstanceType, strings.Join(zones, ", ")), refusal))
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 	}
-}
-
-// noCapacity waits for room, for a bounded time.
-func (f *fleet) noCapacity(refusal error) error {
-	infra := f.r.Job.Config.InfraConfig
-	text := fmt.Sprintf("no room for %s in %s: %v", infra.InstanceType, strings.Join(f.zones(), ", "), refusal)
-	if f.r.WaitedFor("capacity") < capacityPatience {
-		return pipeline.Wait(20*time.Second, "%s", text)
-	}
-	return pipeline.Fatal("no-capacity", fmt.Sprintf("%s; tried for %s", text, capacityPatience),
-		"Retry later, or tear the job down and make it with another instanceType or in another region.").From(refusal)
 }
 
 // zoneRefuses reports whether a launch was refused for its zone, so that
@@ -252,18 +195,9 @@ func zoneRefuses(err error) bool {
 	return ce.Class == pipeline.Capacity || ce.Code == "Unsupported" && strings.Contains(strings.ToLower(ce.Message), "availability zone")
 }
 
-// report brings InfraConfig.VMs up to what the pass has seen.
-func (f *fleet) report(ctx context.Context) error {
-	infra := &f.r.Job.Config.InfraConfig
-	for i := range infra.VMs {
-		vm := &infra.VMs[i]
-		rec, ok := f.r.Object(kindInstance, vmKey(i))
-		if !ok || rec.State != job.ObjectCreated {
-			if f.r.Mode == pipeline.Verify && vm.InstanceID != "" {
-				vm.State = job.VMTerminated
-			}
-			continue
-		}
+// Report brings InfraConfig.VMs up to what the pass has seen.
+func (f *fleet) Report(ctx context.Context) error {
+	return vmpool.Made(f.r, kindInstance, func(vm *job.VMInfo, rec job.Object) error {
 		if vm.InstanceID != rec.ID {
 			*vm = job.VMInfo{Name: vm.Name, Zone: vm.Zone, State: job.VMPending, ExecMode: job.ExecSSM, InstanceID: rec.ID}
 		}
@@ -285,8 +219,8 @@ func (f *fleet) report(ctx context.Context) error {
 		if known {
 			takeIn(vm, inst, false)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // takeIn brings one VM's record up to what the cloud says of its instance.

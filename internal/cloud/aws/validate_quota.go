@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 
 	"github.com/zopday/provisioner/internal/cloud"
+	"github.com/zopday/provisioner/internal/cloud/vmpool"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
@@ -65,7 +66,7 @@ func (c *checker) vmsMade() bool {
 	if c.spec.Pool.Mode == job.PoolASG {
 		return c.ic.ScalingGroupID != ""
 	}
-	return c.made(kindInstance, vmKey(c.spec.Pool.Count-1))
+	return c.made(kindInstance, vmpool.Key(c.spec.Pool.Count-1))
 }
 
 func (c *checker) vcpuLimit() limit {

@@ -13,6 +13,7 @@ import (
 	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
 
 	"github.com/zopday/provisioner/internal/cloud"
+	"github.com/zopday/provisioner/internal/cloud/vmpool"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/sim"
@@ -101,7 +102,7 @@ func TestChecksAreNotRepeatedForWhatIsMade(t *testing.T) {
 	resolved := g.job.Config.InfraConfig
 	g.up()
 	g.objects[kindLaunchTemplate+"/vm"] = job.Object{Kind: kindLaunchTemplate, Key: "vm", State: job.ObjectCreated, ID: "lt-1"}
-	g.objects[kindInstance+"/"+vmKey(1)] = job.Object{Kind: kindInstance, Key: vmKey(1), State: job.ObjectCreated, ID: "i-1"}
+	g.objects[kindInstance+"/"+vmpool.Key(1)] = job.Object{Kind: kindInstance, Key: vmpool.Key(1), State: job.ObjectCreated, ID: "i-1"}
 	since := g.mark()
 	for _, mode := range []pipeline.Mode{pipeline.Apply, pipeline.Verify} {
 		g.checks(mode)

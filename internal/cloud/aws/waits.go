@@ -3,15 +3,10 @@ package aws
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/zopday/provisioner/internal/cloud/lookup"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
-
-// fleetSeen is under which key a pass remembers when it last saw the pool as it
-// should be: a doubt makes it look again.
-func fleetSeen(r *pipeline.Run) string { return fmt.Sprintf("fleet seen after %d doubts", r.Doubts()) }
 
 // visible turns a not-found for something that the job made moments ago into a
 // wait: IAM and EC2 take up to minutes to show a fresh object to each other

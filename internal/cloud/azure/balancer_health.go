@@ -10,16 +10,17 @@ import (
 
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/cloud/lookup"
+	"github.com/zopday/provisioner/internal/cloud/vmpool"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
-// healthPatience is how long the VMs may take to become healthy: with a probe
-// every five seconds and a threshold of two, minutes are plenty.
-const (
-	healthPatience     = 10 * time.Minute
-	bareHealthPatience = time.Minute
-)
+// poolHealth is how long the VMs may take to become healthy: with a probe every
+// five seconds and a threshold of two, minutes are plenty.
+var poolHealth = vmpool.HealthWait{
+	Words:    vmpool.Words{Plural: "targets"},
+	Patience: 10 * time.Minute, Bare: time.Minute, Poll: 15 * time.Second,
+}
 
 // A ruleHealth is what the probe of a rule says of every member of its pool
 // ("Load Balancer Load Balancing Rules - Health").
@@ -113,24 +114,7 @@ func (p *Provider) awaitHealthy(ctx context.Context, r *pipeline.Run, lb job.Loa
 		return nil
 	}
 	infra.Targets = seen
-	if len(sick) == 0 {
-		r.WaitOver("healthy targets")
-		return nil
-	}
-	why := fmt.Sprintf("%s; the check is GET %s on port %d", strings.Join(sick, "; "), lb.HealthCheck.Path, lb.HealthCheck.Port)
-	text := fmt.Sprintf("%d of %d targets are not healthy: %s", len(sick), max(len(infra.VMs), len(sick)), why)
-	switch since := r.WaitedFor("healthy targets"); {
-	case spec.Bootstrap == job.BootstrapBare && since >= bareHealthPatience:
-		// Nothing of ours answers there: that is for the user's own service.
-		warnOnce(infra, text)
-		r.Note("%s", text)
-		return nil
-	case since >= healthPatience:
-		return pipeline.Fatal("targets-unhealthy", text,
-			"A path or port on which the service does not answer is the most common cause: PATCH config.spec.loadBalancer.healthCheck, or put the service right, then retry.").On("config.spec.loadBalancer.healthCheck")
-	default:
-		return pipeline.Wait(min(max(since/4, 5*time.Second), 15*time.Second), "%d more targets to become healthy: %s", len(sick), why)
-	}
+	return poolHealth.Await(r, lb.HealthCheck, spec.Bootstrap, sick)
 }
 
 // unhealthy names the VMs that do not take traffic, and why.

@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v10"
 
+	"github.com/zopday/provisioner/internal/cloud/vmpool"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
@@ -24,7 +25,7 @@ func (p *Provider) membership(ctx context.Context, r *pipeline.Run, pool string,
 		return p.setMembership(ctx, r, pool, in)
 	}
 	var parts []func(context.Context) error
-	for _, key := range fixedKeys(r) {
+	for _, key := range vmpool.Keys(r, kindVM) {
 		rec, ok := r.Object(kindVM, key)
 		if !ok || rec.State != job.ObjectCreated {
 			continue

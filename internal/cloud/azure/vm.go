@@ -3,15 +3,13 @@ package azure
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v10"
 
+	"github.com/zopday/provisioner/internal/cloud/vmpool"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
@@ -46,7 +44,7 @@ func (p *Provider) RemoveVMs(ctx context.Context, r *pipeline.Run) error {
 			vm.State, vm.BootstrapNginxReady = job.VMTerminating, false
 		}
 	}
-	if err := p.removeFixed(ctx, r, fixedKeys(r)); err != nil {
+	if err := p.removeFixed(ctx, r, vmpool.Keys(r, kindVM)); err != nil {
 		return err
 	}
 	spec, err := r.Job.VMSpec()
@@ -113,41 +111,6 @@ const (
 	diskPatience = 30 * time.Minute
 	askAgain     = 20 * time.Second
 )
-
-// fixedKeys are the keys of a fixed pool's VMs: those that the spec asks for, and
-// those that an earlier spec asked for.
-func fixedKeys(r *pipeline.Run) []string {
-	keys := map[string]bool{}
-	for _, o := range r.Objects() {
-		if o.Kind == kindVM {
-			keys[o.Key] = true
-		}
-	}
-	if spec, err := r.Job.VMSpec(); err == nil && spec.Pool.Mode == job.PoolFixed {
-		for i := range spec.Pool.Count {
-			keys[vmKey(i)] = true
-		}
-	}
-	return slices.SortedFunc(maps.Keys(keys), func(a, b string) int { return vmNumber(a) - vmNumber(b) })
-}
-
-// surplusKeys are the fixed VMs that the spec no longer asks for.
-func surplusKeys(r *pipeline.Run, count int) []string {
-	return slices.DeleteFunc(fixedKeys(r), func(key string) bool {
-		o, _ := r.Object(kindVM, key)
-		return vmNumber(key) <= count || o.State != job.ObjectCreated && o.State != job.ObjectIntended
-	})
-}
-
-func vmKey(i int) string { return fmt.Sprintf("vm-%d", i+1) }
-
-func vmNumber(key string) int {
-	n, err := strconv.Atoi(strings.TrimPrefix(key, "vm-"))
-	if err != nil {
-		return 0
-	}
-	return n
-}
 
 const withView = "?$expand=instanceView"
 

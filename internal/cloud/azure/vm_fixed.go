@@ -6,21 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v10"
 
+	"github.com/zopday/provisioner/internal/cloud/vmpool"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
-)
-
-// How long a pool is tried again when no zone has room for it (failure kinds
-// G4, G5, G8), and how often VMs that run are looked at while they boot.
-const (
-	capacityPatience = 10 * time.Minute
-	lookAgain        = time.Minute
 )
 
 // setKey is the key of the pool's scale set.
@@ -74,95 +67,56 @@ func (p *Provider) othersInSet(ctx context.Context, id string) ([]string, error)
 type fleet struct {
 	p     *Provider
 	r     *pipeline.Run
+	spec  job.VMSpec
 	shape shape
-}
-
-func fleetSeen(r *pipeline.Run) string { return fmt.Sprintf("fleet seen after %d doubts", r.Doubts()) }
-
-// rested reports whether the worker has seen the pool run less than a minute
-// ago: the step is run again every few seconds while the VMs boot.
-func rested(r *pipeline.Run) bool {
-	seen, ok := r.Recall(fleetSeen(r)).(time.Time)
-	if !ok || r.Mode != pipeline.Apply {
-		return false
-	}
-	for _, o := range r.Objects() {
-		if (o.Kind == kindVM || o.Kind == kindScaleSet) && o.State == job.ObjectCreated && o.Reason != "" {
-			return false // it is being replaced
-		}
-	}
-	return r.Pace.Cloud(r.Now().Sub(seen)) < lookAgain
 }
 
 // ensureFixed makes N VMs by name, spread over the zones.
 func (p *Provider) ensureFixed(ctx context.Context, r *pipeline.Run, spec job.VMSpec) error {
-	if rested(r) {
-		return nil
-	}
-	f := fleet{p: p, r: r, shape: shape{p: p, r: r, spec: spec}}
-	moved, err := f.place(spec.Pool.Count)
-	if err != nil {
-		return err
-	}
-	if moved {
-		if err := r.Save(ctx); err != nil {
-			return err
-		}
-	}
-	if f.shape, err = p.shape(ctx, r, spec); err != nil {
-		return err
-	}
-	if r.Mode == pipeline.Apply {
-		if err := p.removeFixed(ctx, r, surplusKeys(r, spec.Pool.Count)); err != nil {
-			return err
-		}
-	}
-	if _, err := r.Ensure(ctx, p.scaleSet(r, f.shape, true).resource()); err != nil {
-		return err
-	}
-	verdict := f.launch(ctx)
-	if r.Mode == pipeline.Plan {
-		return verdict
-	}
-	verdict = pipeline.Gravest(verdict, f.report(ctx))
-	if verdict == nil && r.Mode == pipeline.Apply {
-		r.Remember(fleetSeen(r), r.Now())
-	}
-	return verdict
+	return vmpool.Ensure(ctx, r, &fleet{p: p, r: r, spec: spec})
 }
 
-// place gives every VM of the pool a name and a zone, keeping those that have
-// one.
-func (f fleet) place(count int) (changed bool, err error) {
+// Rest passes over a pool that this worker has seen running less than a minute
+// ago.
+func (f *fleet) Rest(context.Context) (done bool, err error) {
+	return vmpool.LastSight(f.r, kindVM, kindScaleSet) == vmpool.Fresh, nil
+}
+
+// Place gives every VM of the pool a name and a zone.
+func (f *fleet) Place() (changed bool, err error) {
 	infra := &f.r.Job.Config.InfraConfig
 	if len(infra.PrivateSubnetIDs) == 0 && f.r.Mode == pipeline.Apply {
-		return false, pipeline.Fatal("no-subnet", "the network has no private subnet to put VMs in", "Retry from the network's step on, or name subnets in spec.existing.subnetIds.")
+		return false, vmpool.NoSubnet()
 	}
-	vms := make([]job.VMInfo, 0, count)
-	for i := range count {
-		vm := job.VMInfo{Name: vmName(f.r, vmKey(i)), State: job.VMPending, ExecMode: job.ExecAzureRunCmd}
-		if had := infra.VM(vm.Name); had != nil {
-			vm = *had
-		}
-		if len(infra.Zones) > 0 && !slices.Contains(infra.Zones, vm.Zone) {
-			vm.Zone = infra.Zones[i%len(infra.Zones)]
-		}
-		vms = append(vms, vm)
-	}
-	changed = !slices.EqualFunc(vms, infra.VMs, func(a, b job.VMInfo) bool { return a.Name == b.Name && a.Zone == b.Zone })
-	infra.VMs = vms
-	return changed, nil
+	return vmpool.Place(infra, infra.Zones, f.spec.Pool.Count, func(i int) job.VMInfo {
+		return job.VMInfo{Name: vmName(f.r, vmpool.Key(i)), State: job.VMPending, ExecMode: job.ExecAzureRunCmd}
+	}), nil
 }
 
-// launch makes the VMs side by side. One that its zone has no room for is tried
+// Prepare makes the set that the VMs are put into, after it has removed the VMs
+// that the spec no longer asks for.
+func (f *fleet) Prepare(ctx context.Context) (err error) {
+	if f.shape, err = f.p.shape(ctx, f.r, f.spec); err != nil {
+		return err
+	}
+	if f.r.Mode == pipeline.Apply {
+		if err := f.p.removeFixed(ctx, f.r, vmpool.Surplus(f.r, kindVM, f.spec.Pool.Count)); err != nil {
+			return err
+		}
+	}
+	_, err = f.r.Ensure(ctx, f.p.scaleSet(f.r, f.shape, true).resource())
+	return err
+}
+
+// Launch makes the VMs side by side. One that its zone has no room for is tried
 // in the next zone.
-func (f fleet) launch(ctx context.Context) error {
+func (f *fleet) Launch(ctx context.Context) error {
 	vms := f.r.Job.Config.InfraConfig.VMs
 	errs := make([]error, len(vms))
 	var parts []func(context.Context) error
 	for i := range vms {
 		parts = append(parts, func(ctx context.Context) error {
-			_, errs[i] = f.r.Ensure(ctx, f.p.vm(f.r, f.shape, vmKey(i), i).resource())
+			_, errs[i] = f.r.Ensure(ctx, f.p.vm(f.r, f.shape, vmpool.Key(i), i).resource())
 			return nil
 		})
 	}
@@ -212,27 +166,13 @@ func noCapacity(r *pipeline.Run, refusal error) error {
 	if len(infra.Zones) > 0 {
 		where += ", zones " + strings.Join(infra.Zones, ", ")
 	}
-	text := fmt.Sprintf("no room for %s in %s: %v", infra.InstanceType, where, refusal)
-	if r.WaitedFor("capacity") < capacityPatience {
-		return pipeline.Wait(20*time.Second, "%s", text)
-	}
-	return pipeline.Fatal("no-capacity", fmt.Sprintf("%s; tried for %s", text, capacityPatience),
-		"Retry later, or tear the job down and make it with another instanceType or in another region.").From(refusal)
+	return vmpool.NoRoom(r, fmt.Sprintf("no room for %s in %s", infra.InstanceType, where), refusal)
 }
 
-// report brings InfraConfig.VMs up to what the cloud shows, and shuts the disks.
-func (f fleet) report(ctx context.Context) error {
-	infra := &f.r.Job.Config.InfraConfig
+// Report brings InfraConfig.VMs up to what the cloud shows, and shuts the disks.
+func (f *fleet) Report(ctx context.Context) error {
 	var verdict error
-	for i := range infra.VMs {
-		vm := &infra.VMs[i]
-		rec, ok := f.r.Object(kindVM, vmKey(i))
-		if !ok || rec.State != job.ObjectCreated {
-			if f.r.Mode == pipeline.Verify && vm.InstanceID != "" {
-				vm.State = job.VMTerminated
-			}
-			continue
-		}
+	err := vmpool.Made(f.r, kindVM, func(vm *job.VMInfo, rec job.Object) error {
 		if vm.InstanceID != rec.ID || vm.LaunchedAt == nil || !vm.LaunchedAt.Equal(*rec.CreatedAt) {
 			*vm = job.VMInfo{Name: vm.Name, Zone: vm.Zone, State: job.VMPending, ExecMode: job.ExecAzureRunCmd, InstanceID: rec.ID, LaunchedAt: rec.CreatedAt}
 		}
@@ -241,7 +181,7 @@ func (f fleet) report(ctx context.Context) error {
 			if f.r.Mode == pipeline.Verify {
 				vm.State = job.VMTerminated
 			}
-			continue
+			return nil
 		}
 		if err != nil {
 			return err
@@ -251,11 +191,15 @@ func (f fleet) report(ctx context.Context) error {
 		}
 		if f.r.Mode == pipeline.Apply && vm.State == job.VMStopped {
 			verdict = pipeline.Fatal("vm-stopped", fmt.Sprintf("%s was started and is now stopped (%s)", vm.Name, vm.LastError), "Start it again, then retry.")
-			continue
+			return nil
 		}
 		if sp := value(x.is.Properties).StorageProfile; sp != nil && sp.OSDisk != nil && sp.OSDisk.ManagedDisk != nil && x.Properties.ProvisioningState == "Succeeded" {
 			verdict = pipeline.Gravest(verdict, f.p.closeDisk(ctx, f.r, value(sp.OSDisk.ManagedDisk.ID)))
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	return verdict
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v10"
 
 	"github.com/zopday/provisioner/internal/cloud/lookup"
+	"github.com/zopday/provisioner/internal/cloud/vmpool"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
@@ -38,7 +39,7 @@ func (p *Provider) setAspects(r *pipeline.Run, x resource[armcompute.VirtualMach
 // ensureSet makes a uniform set, with its least and most in an autoscale setting
 // without rules, and is done when its VMs run.
 func (p *Provider) ensureSet(ctx context.Context, r *pipeline.Run, spec job.VMSpec) error {
-	if rested(r) {
+	if vmpool.LastSight(r, kindVM, kindScaleSet) == vmpool.Fresh {
 		return nil
 	}
 	s, err := p.shape(ctx, r, spec)
@@ -80,7 +81,7 @@ func (p *Provider) ensureSet(ctx context.Context, r *pipeline.Run, spec job.VMSp
 			}
 		}
 	}
-	r.Remember(fleetSeen(r), r.Now())
+	vmpool.Saw(r)
 	return nil
 }
 

@@ -11,15 +11,9 @@ import (
 
 	"google.golang.org/api/compute/v1"
 
+	"github.com/zopday/provisioner/internal/cloud/vmpool"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
-)
-
-// How long a pool is tried again when no zone has room for it (failure kinds
-// G4, G5), and how often VMs that run are looked at while they boot.
-const (
-	capacityPatience = 10 * time.Minute
-	lookAgain        = time.Minute
 )
 
 // A fleet is the VMs of a fixed pool in one pass.
@@ -31,8 +25,9 @@ const (
 // (failure kinds A1, A14). Stock-outs come late, as the error of an operation
 // that was accepted (failure kind G7).
 type fleet struct {
-	p *Provider
-	r *pipeline.Run
+	p     *Provider
+	r     *pipeline.Run
+	count int // of VMs that the spec asks for
 
 	mu   sync.Mutex
 	seen map[string]*compute.Instance // by ID, as the cloud has described them in this pass
@@ -48,61 +43,17 @@ func (f *fleet) note(i *compute.Instance) {
 	f.seen[rel(i.SelfLink)] = i
 }
 
-// fleetSeen is under which key a pass remembers when it last saw the pool as it
-// should be: a doubt makes it look again.
-func fleetSeen(r *pipeline.Run) string { return fmt.Sprintf("fleet seen after %d doubts", r.Doubts()) }
-
 // ensureFixed makes N VMs by name, spread over the zones.
 func (p *Provider) ensureFixed(ctx context.Context, r *pipeline.Run, spec job.VMSpec) error {
-	f := &fleet{p: p, r: r, seen: map[string]*compute.Instance{}}
-	if done, err := f.rest(ctx); done || err != nil {
-		return err
-	}
-	moved, err := f.place(spec.Pool.Count)
-	if err != nil {
-		return err
-	}
-	if moved {
-		if err := r.Save(ctx); err != nil {
-			return err
-		}
-	}
-	if r.Mode == pipeline.Apply {
-		// What an earlier shape of the pool made, before the spec was changed.
-		if err := p.removeFixed(ctx, r, surplusKeys(r, spec.Pool.Count)); err != nil {
-			return err
-		}
-		if err := p.removeFormerGroup(ctx, r); err != nil {
-			return err
-		}
-	}
-	verdict := f.launch(ctx)
-	if r.Mode == pipeline.Plan {
-		return verdict
-	}
-	if err := f.report(ctx); err != nil {
-		return pipeline.Gravest(verdict, err)
-	}
-	if verdict == nil && r.Mode == pipeline.Apply {
-		r.Remember(fleetSeen(r), r.Now())
-	}
-	return verdict
+	f := &fleet{p: p, r: r, count: spec.Pool.Count, seen: map[string]*compute.Instance{}}
+	return vmpool.Ensure(ctx, r, f)
 }
 
-// rest passes over a pool that this worker has seen running less than a minute
+// Rest passes over a pool that this worker has seen running less than a minute
 // ago: the step is run again every few seconds while the VMs boot.
-func (f *fleet) rest(ctx context.Context) (done bool, err error) {
-	seen, ok := f.r.Recall(fleetSeen(f.r)).(time.Time)
-	if !ok || f.r.Mode != pipeline.Apply {
-		return false, nil
-	}
-	for _, o := range f.r.Objects() {
-		if o.Kind == kindInstance && o.State == job.ObjectCreated && o.Reason != "" {
-			return false, nil // it is being replaced
-		}
-	}
-	if f.r.Pace.Cloud(f.r.Now().Sub(seen)) < lookAgain {
-		return true, nil
+func (f *fleet) Rest(ctx context.Context) (done bool, err error) {
+	if sight := vmpool.LastSight(f.r, kindInstance); sight != vmpool.Stale {
+		return sight == vmpool.Fresh, nil
 	}
 	for i := range f.r.Job.Config.InfraConfig.VMs {
 		vm := &f.r.Job.Config.InfraConfig.VMs[i]
@@ -119,41 +70,41 @@ func (f *fleet) rest(ctx context.Context) (done bool, err error) {
 				"Start it again, then retry.")
 		}
 	}
-	f.r.Remember(fleetSeen(f.r), f.r.Now())
+	vmpool.Saw(f.r)
 	return true, nil
 }
 
-// place gives every VM of the pool a name and a zone, keeping those that have
-// one.
-func (f *fleet) place(count int) (changed bool, err error) {
+// Place gives every VM of the pool a name and a zone.
+func (f *fleet) Place() (changed bool, err error) {
 	infra := &f.r.Job.Config.InfraConfig
 	if f.r.Mode == pipeline.Apply && (len(infra.Zones) == 0 || len(infra.PrivateSubnetIDs) == 0) {
-		return false, pipeline.Fatal("no-subnet", "the network has no private subnet to put VMs in", "Retry from the network's step on, or name subnets in spec.existing.subnetIds.")
+		return false, vmpool.NoSubnet()
 	}
-	vms := make([]job.VMInfo, 0, count)
-	for i := range count {
-		vm := job.VMInfo{Name: name(f.r, vmKey(i)), State: job.VMPending, ExecMode: job.ExecOSConfig}
-		if had := infra.VM(vm.Name); had != nil {
-			vm = *had
-		}
-		if len(infra.Zones) > 0 && !slices.Contains(infra.Zones, vm.Zone) {
-			vm.Zone = infra.Zones[i%len(infra.Zones)]
-		}
-		vms = append(vms, vm)
-	}
-	changed = !slices.EqualFunc(vms, infra.VMs, func(a, b job.VMInfo) bool { return a.Name == b.Name && a.Zone == b.Zone })
-	infra.VMs = vms
-	return changed, nil
+	return vmpool.Place(infra, infra.Zones, f.count, func(i int) job.VMInfo {
+		return job.VMInfo{Name: name(f.r, vmpool.Key(i)), State: job.VMPending, ExecMode: job.ExecOSConfig}
+	}), nil
 }
 
-// launch starts the VMs side by side. One that its zone has no room for is
+// Prepare removes what an earlier shape of the pool made, before the spec was
+// changed.
+func (f *fleet) Prepare(ctx context.Context) error {
+	if f.r.Mode != pipeline.Apply {
+		return nil
+	}
+	if err := f.p.removeFixed(ctx, f.r, vmpool.Surplus(f.r, kindInstance, f.count)); err != nil {
+		return err
+	}
+	return f.p.removeFormerGroup(ctx, f.r)
+}
+
+// Launch starts the VMs side by side. One that its zone has no room for is
 // tried in the next one, until every zone has refused it.
-func (f *fleet) launch(ctx context.Context) error {
+func (f *fleet) Launch(ctx context.Context) error {
 	vms := f.r.Job.Config.InfraConfig.VMs
 	errs := make([]error, len(vms))
 	var parts []func(context.Context) error
 	for i := range vms {
-		x := f.p.instance(f.r, vmKey(i), launch{fleet: f, zone: vms[i].Zone})
+		x := f.p.instance(f.r, vmpool.Key(i), launch{fleet: f, zone: vms[i].Zone})
 		parts = append(parts, func(ctx context.Context) error {
 			_, errs[i] = f.p.ensure(ctx, f.r, x)
 			return nil
@@ -194,10 +145,10 @@ func (f *fleet) moveOn(vm *job.VMInfo, refusal error) error {
 	switch {
 	case n%len(zones) != 0:
 		return pipeline.Wait(time.Second, "%s in %s instead; %s", vm.Name, vm.Zone, text)
-	case since < capacityPatience:
+	case since < vmpool.CapacityPatience:
 		return pipeline.Wait(20*time.Second, "%s", text)
 	}
-	return pipeline.Fatal("no-capacity", fmt.Sprintf("%s; tried in %s for %s", text, strings.Join(zones, ", "), capacityPatience),
+	return pipeline.Fatal("no-capacity", fmt.Sprintf("%s; tried in %s for %s", text, strings.Join(zones, ", "), vmpool.CapacityPatience),
 		"Retry later, or tear the job down and make it with another instanceType or in another region.").From(refusal)
 }
 
@@ -214,18 +165,9 @@ func zoneRefuses(err error) bool {
 	return ce.Class == pipeline.Capacity || strings.Contains(ce.Message, "does not exist in zone")
 }
 
-// report brings InfraConfig.VMs up to what the pass has seen.
-func (f *fleet) report(ctx context.Context) error {
-	infra := &f.r.Job.Config.InfraConfig
-	for i := range infra.VMs {
-		vm := &infra.VMs[i]
-		rec, ok := f.r.Object(kindInstance, vmKey(i))
-		if !ok || rec.State != job.ObjectCreated {
-			if f.r.Mode == pipeline.Verify && vm.InstanceID != "" {
-				vm.State = job.VMTerminated
-			}
-			continue
-		}
+// Report brings InfraConfig.VMs up to what the pass has seen.
+func (f *fleet) Report(ctx context.Context) error {
+	return vmpool.Made(f.r, kindInstance, func(vm *job.VMInfo, rec job.Object) error {
 		if vm.InstanceID != rec.ID || replaced(*vm, rec) {
 			*vm = job.VMInfo{Name: vm.Name, Zone: zoneOf(rec.ID), State: job.VMPending, ExecMode: job.ExecOSConfig, InstanceID: rec.ID}
 		}
@@ -246,8 +188,8 @@ func (f *fleet) report(ctx context.Context) error {
 		if inst != nil {
 			takeIn(vm, inst, false)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // replaced reports whether a VM was made anew since: it has its forerunner's ID.

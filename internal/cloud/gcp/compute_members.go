@@ -10,6 +10,7 @@ import (
 	"google.golang.org/api/compute/v1"
 
 	"github.com/zopday/provisioner/internal/cloud/lookup"
+	"github.com/zopday/provisioner/internal/cloud/vmpool"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
@@ -17,11 +18,11 @@ import (
 // ensureGroup makes the managed group and its autoscaler, and is done when as
 // many VMs as the group wants are there and run.
 func (p *Provider) ensureGroup(ctx context.Context, r *pipeline.Run, spec job.VMSpec) error {
-	if seen, ok := r.Recall(fleetSeen(r)).(time.Time); ok && r.Mode == pipeline.Apply && r.Pace.Cloud(r.Now().Sub(seen)) < lookAgain {
+	if vmpool.LastSight(r) == vmpool.Fresh {
 		return nil
 	}
 	if r.Mode == pipeline.Apply {
-		if err := p.removeFixed(ctx, r, surplusKeys(r, 0)); err != nil {
+		if err := p.removeFixed(ctx, r, vmpool.Surplus(r, kindInstance, 0)); err != nil {
 			return err
 		}
 	}
@@ -67,7 +68,7 @@ func (p *Provider) ensureGroup(ctx context.Context, r *pipeline.Run, spec job.VM
 	}
 	r.WaitOver("group")
 	r.WaitOver("capacity")
-	r.Remember(fleetSeen(r), r.Now())
+	vmpool.Saw(r)
 	return nil
 }
 
@@ -168,7 +169,7 @@ func (p *Provider) awaitMembers(r *pipeline.Run, members []*compute.ManagedInsta
 		d := pipeline.Judge(failed, 1000) // what such an error stops with
 		d.Problem.Message = text
 		return (&pipeline.FatalError{Problem: d.Problem}).From(failed)
-	case pipeline.Is(errorOf(failed), pipeline.Capacity) && r.WaitedFor("capacity") > capacityPatience:
+	case pipeline.Is(errorOf(failed), pipeline.Capacity) && r.WaitedFor("capacity") > vmpool.CapacityPatience:
 		return pipeline.Fatal("no-capacity", text, "Retry later, or tear the job down and make it with another instanceType or in another region.").From(failed)
 	case waitedFor > groupPatience:
 		return pipeline.Fatal("timed-out", fmt.Sprintf("%s after %s", text, groupPatience), "Look at the group's errors in the console, then retry.")

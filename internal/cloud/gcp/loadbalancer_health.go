@@ -11,17 +11,19 @@ import (
 
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/cloud/lookup"
+	"github.com/zopday/provisioner/internal/cloud/vmpool"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
-// healthPatience is how long the backends may take to become healthy. A fresh
+// backendHealth is how long the backends may take to become healthy. A fresh
 // global load balancer takes minutes until its proxies everywhere know of it
 // ("Troubleshoot external Application Load Balancer issues").
-const (
-	healthPatience     = 15 * time.Minute
-	bareHealthPatience = 2 * time.Minute
-)
+var backendHealth = vmpool.HealthWait{
+	Words:    vmpool.Words{Plural: "backends", Absent: "in the load balancer", Short: base},
+	Patience: 15 * time.Minute, Bare: 2 * time.Minute, Poll: 20 * time.Second,
+	Hint: ", and the health check's log says what it got",
+}
 
 // TargetHealth says what the load balancer thinks of each VM; it only reads.
 func (p *Provider) TargetHealth(ctx context.Context, j *job.Job) ([]job.TargetInfo, error) {
@@ -90,77 +92,16 @@ func (p *Provider) awaitHealthy(ctx context.Context, r *pipeline.Run, b balancer
 	if err != nil {
 		return err
 	}
-	sick := unhealthy(infra.VMs, health, infra.ScalingGroupID != "")
+	sick := backendHealth.Unhealthy(infra.VMs, health, infra.ScalingGroupID != "")
 	if r.Mode == pipeline.Verify {
 		return p.verifyHealthy(ctx, r, spec, b, sick)
 	}
 	infra.Targets = health
 	if len(sick) == 0 {
-		r.WaitOver("healthy targets")
+		backendHealth.Over(r)
 		return p.healByCheck(ctx, r, b)
 	}
-	why := fmt.Sprintf("%s; the check is GET %s on port %d", strings.Join(sick, "; "), b.HealthCheck.Path, b.HealthCheck.Port)
-	text := fmt.Sprintf("%d of %d backends are not healthy: %s", len(sick), max(len(infra.VMs), len(sick)), why)
-	since := r.WaitedFor("healthy targets")
-	switch {
-	case spec.Bootstrap == job.BootstrapBare && since >= bareHealthPatience:
-		// Nothing of ours answers there: that is for the user's own service.
-		if !slices.Contains(infra.Warnings, text) {
-			infra.Warnings = append(infra.Warnings, text)
-		}
-		r.Note("%s", text)
-		return nil
-	case since >= healthPatience:
-		return pipeline.Fatal("targets-unhealthy", text,
-			"A path or port on which the service does not answer is the most common cause, and the health check's log says what it got: PATCH config.spec.loadBalancer.healthCheck, or put the service right, then retry.").On("config.spec.loadBalancer.healthCheck")
-	}
-	return pipeline.Wait(min(max(since/4, 5*time.Second), 20*time.Second), "%d more backends to become healthy: %s", len(sick), why)
-}
-
-// unhealthy names the VMs that do not take traffic, and why. Of a managed group
-// only the number counts, since its members come and go.
-func unhealthy(vms []job.VMInfo, health []job.TargetInfo, group bool) []string {
-	var out []string
-	healthy := 0
-	of := map[string]job.TargetInfo{}
-	for _, h := range health {
-		of[h.InstanceID] = h
-		if h.Health == cloud.HealthyTarget {
-			healthy++
-		}
-	}
-	if group {
-		if healthy >= len(vms) {
-			return nil
-		}
-		for _, h := range health {
-			if h.Health != cloud.HealthyTarget {
-				out = append(out, healthText(h))
-			}
-		}
-		for range max(len(vms)-healthy-len(out), 0) {
-			out = append(out, "one not in the load balancer yet")
-		}
-		return out
-	}
-	for _, vm := range vms {
-		h, ok := of[vm.InstanceID]
-		switch {
-		case !ok:
-			out = append(out, base(vm.InstanceID)+" is not in the load balancer yet")
-		case h.Health != cloud.HealthyTarget:
-			out = append(out, healthText(h))
-		}
-	}
-	return out
-}
-
-func healthText(h job.TargetInfo) string {
-	s := base(h.InstanceID) + " is " + or(h.Health, "in no state")
-	if h.Reason != "" {
-		s += " (" + h.Reason + ")"
-	}
-	return s
+	return backendHealth.Await(r, b.HealthCheck, spec.Bootstrap, sick)
 }
 
 // healByCheck lets the managed group replace what the load balancer finds unwell

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/api/compute/v1"
 
 	"github.com/zopday/provisioner/internal/bootstrap"
+	"github.com/zopday/provisioner/internal/cloud/vmpool"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
@@ -167,7 +168,7 @@ func (v *vmChecker) wants() (global, regional []need) {
 		regional = append(regional, need{"REGIONAL_INSTANCE_GROUP_MANAGERS", yet(kindManagedGroup, groupKey), pool}, need{"REGIONAL_AUTOSCALERS", yet(kindAutoscaler, autoscalerKey), pool})
 	} else {
 		for i := range v.spec.Pool.Count {
-			vms += yet(kindInstance, vmKey(i))
+			vms += yet(kindInstance, vmpool.Key(i))
 		}
 	}
 	cpus := vms * float64(v.size.vcpus)
