@@ -156,14 +156,18 @@ func (c *controls) scaleSet(ctx context.Context) error {
 	}
 	if policy := value(x.is.Properties).UpgradePolicy; c.infra.ScalingGroupID != "" && policy != nil {
 		// A new image means new VMs, and those come only when a person asks.
-		c.add("VMZ-14", "scale set replaces its VMs by itself when a new image comes", "not asked for (opt-in)", string(value(policy.Mode)), true, "CKV_AZURE_95")
+		c.add("VMZ-14", "scale set replaces its VMs by itself when a new image comes", "no: a person rolls them", string(value(policy.Mode)), true, "CKV_AZURE_95")
+	}
+	if profile := value(x.is.Properties).VirtualMachineProfile; c.infra.TargetGroupID != "" && profile != nil && profile.NetworkProfile != nil {
+		c.same("VMZ-17", "scale set serves the load balancer", "yes", yesNo(setIn(profile.NetworkProfile, c.infra.TargetGroupID)), "vm_scaleset_associated_with_load_balancer")
 	}
 	c.add("VMZ-17", "scale set holds at least one VM", "1 or more", strconv.Itoa(len(c.infra.VMs)), len(c.infra.VMs) > 0, "vm_scaleset_not_empty")
 	return nil
 }
 
-// customData proves that what the VMs were given holds no credentials: the same is
-// rendered again, and the renderer refuses them.
+// customData tells what the cloud does not show of a VM: that the script it was
+// given holds no credentials, and that its bootstrap, which ends with no key left,
+// has come through.
 func (c *controls) customData(context.Context) error {
 	spec, err := c.r.Job.VMSpec()
 	if err != nil {
