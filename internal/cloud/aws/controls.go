@@ -29,7 +29,7 @@ func (p *Provider) Controls(ctx context.Context, r *pipeline.Run) ([]job.Control
 	}
 	var spec job.VMSpec
 	parts := []controlPart{
-		{"the network", (*controls).network}, {"the flow log", (*controls).flowLog}, {"the endpoints", (*controls).endpoints},
+		{"the network", (*controls).network}, {"the flow log", (*controls).flowLog}, {"the endpoints", (*controls).endpoints}, {"the network ACL", (*controls).networkACL},
 		{"the security groups", (*controls).groups}, {"the peerings", (*controls).peerings},
 	}
 	if r.Job.ResourceType != job.Network {
@@ -137,6 +137,7 @@ func (c *controls) template(ctx context.Context) error {
 		}
 	}
 	c.same("VMA-05", "template gives a public address", "no", public, "EC2.25")
+	c.userData(data.UserData)
 	var tagged []string
 	for _, s := range data.TagSpecifications {
 		if owner, _ := ec2Mark(s.Tags); owner == c.r.Job.ID && (s.ResourceType == ec2types.ResourceTypeInstance || s.ResourceType == ec2types.ResourceTypeVolume) {

@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -32,6 +33,49 @@ func (c *controls) flowLog(ctx context.Context) error {
 	}
 	c.add("NETA-02", "flow log of the VPC", "REJECT or ALL, active", or(agreed(seen), "none"), met, "EC2.6, CIS AWS 4.7")
 	return nil
+}
+
+// networkACL reads back what the network ACLs of private and database subnets let
+// in from the internet.
+func (c *controls) networkACL(ctx context.Context) error {
+	inner := slices.Concat(c.infra.PrivateSubnetIDs, c.infra.DatabaseSubnetIDs)
+	if !c.builds() || len(inner) == 0 || madeID(c.r, kindNetworkACL, aclKey) == "" && c.p.foreignEndpoint() {
+		return nil
+	}
+	all, err := made(ctx, c.r, c.p.networkACLs())
+	if err != nil {
+		return err
+	}
+	var open []string
+	guarded := associations(all...)
+	for _, id := range inner {
+		if guarded[id] == "" {
+			open = append(open, id+" has another network ACL")
+		}
+	}
+	for _, a := range all {
+		for _, what := range admitted(rulesOf(a), c.inside()) {
+			open = append(open, aws.ToString(a.NetworkAclId)+" admits "+what)
+		}
+	}
+	c.same("NETA-07", "network ACLs of private subnets that admit 20, 21, 22, 3389 or all ports from the internet", "none", or(strings.Join(open, ", "), "none"), "EC2.21, CIS AWS 6.2")
+	return nil
+}
+
+// inside are the ranges that are not the internet: private ones, and those of the
+// network and its peers.
+func (c *controls) inside() []netip.Prefix {
+	out := slices.Clone(privateBlocks)
+	ranges := append(peerRangesOf(c.infra), c.infra.NetworkCIDR)
+	if plan := c.infra.NetworkPlan; plan != nil {
+		ranges = append(append(ranges, plan.CIDR), plan.SecondaryCIDRs...)
+	}
+	for _, text := range ranges {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // endpoints reads back where the traffic to AWS's own services goes.

@@ -14,6 +14,7 @@ func TestWhatIsNotOfferedIsLeftOut(t *testing.T) {
 	for name, operations := range map[string][]string{
 		"flow logs":       {"CreateFlowLogs", "DescribeFlowLogs", "DeleteFlowLogs"},
 		"CloudWatch Logs": {"CreateLogGroup", "DescribeLogGroups", "ListTagsForResource"},
+		"network ACLs":    {"CreateNetworkAcl", "DescribeNetworkAcls", "DeleteNetworkAcl"},
 		"endpoints":       {"CreateVpcEndpoint", "DescribeVpcEndpoints", "DeleteVpcEndpoints"},
 	} {
 		t.Run(name, func(t *testing.T) {

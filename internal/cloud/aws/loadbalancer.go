@@ -41,7 +41,8 @@ func lbSpec(j *job.Job) (job.LoadBalancer, error) {
 }
 
 // EnsureLoadBalancer makes the load balancer's security group, opens the VMs'
-// group to it and to nothing else, and makes the load balancer.
+// group to it and to nothing else and, if it hands its clients' addresses on, their
+// network ACL to those, and makes the load balancer.
 func (p *Provider) EnsureLoadBalancer(ctx context.Context, r *pipeline.Run) error {
 	ctx = view(ctx, r)
 	lb, err := lbSpec(r.Job)
@@ -56,6 +57,7 @@ func (p *Provider) EnsureLoadBalancer(ctx context.Context, r *pipeline.Run) erro
 			learn(r, &infra.LoadBalancerSecurityGroupID, id)
 			return visible(r, "the load balancer's security group", err)
 		},
+		func(ctx context.Context) error { return p.admitClients(ctx, r, lb) },
 		func(ctx context.Context) error { return p.ensureLogBucket(ctx, r, lb) })
 	if err != nil {
 		return err

@@ -17,7 +17,8 @@ import (
 )
 
 // RemoveLoadBalancer removes the load balancer, waits until its interfaces are
-// gone, closes the VMs' group to it again, and removes its group.
+// gone, closes the VMs' group to it and the network ACL to its clients again, and
+// removes its group.
 func (p *Provider) RemoveLoadBalancer(ctx context.Context, r *pipeline.Run) error {
 	ctx = view(ctx, r)
 	lb, err := lbSpec(r.Job)
@@ -38,6 +39,7 @@ func (p *Provider) RemoveLoadBalancer(ctx context.Context, r *pipeline.Run) erro
 	}
 	return pipeline.All(ctx,
 		func(ctx context.Context) error { return r.Remove(ctx, p.lbGroup(r, lb)) },
+		func(ctx context.Context) error { return p.shutClients(ctx, r) },
 		func(ctx context.Context) error { return p.removeLogBucket(ctx, r, lb) })
 }
 

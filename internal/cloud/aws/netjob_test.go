@@ -30,9 +30,9 @@ func TestNetworkJobs(t *testing.T) {
 		controls   []string
 	}{
 		{"hub with zones", hubSpec, 6, map[string]int{"CreateNatGateway": 1, "CreateRouteTable": 3, "CreateRoute": 2, "AssociateVpcCidrBlock": 1, "CreateVpcEndpoint": 2, "CreateHostedZone": 2, "CreateFlowLogs": 1},
-			[]string{"NETA-01", "NETA-02", "NETA-03", "NETA-09", "NETA-10", "NETA-13", "NETA-15"}},
+			[]string{"NETA-01", "NETA-02", "NETA-03", "NETA-07", "NETA-09", "NETA-10", "NETA-13", "NETA-15"}},
 		{"closed", closedSpec, 6, map[string]int{"CreateNatGateway": 0, "CreateInternetGateway": 0, "CreateRoute": 0, "CreateRouteTable": 2, "CreateVpcEndpoint": 5, "CreateSecurityGroup": 1},
-			[]string{"NETA-02", "NETA-05", "NETA-08", "NETA-10", "NETA-13", "NETA-14", "NETA-15"}},
+			[]string{"NETA-02", "NETA-05", "NETA-07", "NETA-08", "NETA-10", "NETA-13", "NETA-14", "NETA-15"}},
 		{"a NAT gateway a zone", plainNet, 4, map[string]int{"CreateNatGateway": 2, "CreateRouteTable": 3, "CreateRoute": 3, "AllocateAddress": 2, "CreateHostedZone": 0}, []string{"NETA-11"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

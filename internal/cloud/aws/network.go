@@ -37,13 +37,14 @@ type build struct {
 	subnetIDs map[string]string // by key
 	addresses []string          // of the NAT gateways
 	tables    []pipeline.Resource
-	inward    []string // IDs of the tables without a route to an internet gateway
+	acl       pipeline.Resource // of the private and database subnets, once it is made
+	inward    []string          // IDs of the tables without a route to an internet gateway
 }
 
 // makeNetwork makes what does not depend on each other side by side:
 //
 //	VPC, addresses, log group, role → subnets, internet gateway
-//	→ NAT gateways, routes of public and database subnets → routes of private subnets
+//	→ NAT gateways, network ACL, routes of public and database subnets → routes of private subnets
 //	→ endpoints, flow log
 func (p *Provider) makeNetwork(ctx context.Context, r *pipeline.Run) error {
 	b, err := p.newBuild(r)
@@ -56,7 +57,7 @@ func (p *Provider) makeNetwork(ctx context.Context, r *pipeline.Run) error {
 		}
 	}
 	b.learnSubnets()
-	if err := confirm(ctx, r, b.tables...); err != nil {
+	if err := confirm(ctx, r, append(b.tables, b.acl)...); err != nil {
 		return err
 	}
 	return p.readEgress(ctx, r, b.addresses)
@@ -160,11 +161,12 @@ func (b *build) tier(tier string) []string {
 	return ids
 }
 
-// ways makes the NAT gateways, and the routes that do not depend on one.
+// ways makes the NAT gateways, and the network ACL and the routes that do not
+// depend on one.
 func (b *build) ways(ctx context.Context) error {
 	nats := b.nats()
 	ids := make([]string, len(nats))
-	var parts []func(context.Context) error
+	parts := []func(context.Context) error{b.guardInner}
 	if public := b.ic.PublicSubnetIDs; len(public) > 0 {
 		_, table := b.table("routes-public", b.gateway, public)
 		parts = append(parts, table)

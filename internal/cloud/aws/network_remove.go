@@ -46,7 +46,8 @@ type demolition struct {
 // stages is everything that may have been made, in the order in which it can go:
 // interface endpoints sit in the private subnets; a NAT gateway holds its address
 // and sits in a public subnet; the internet gateway stays while an address is
-// mapped; a route table stays while a subnet uses it; and the VPC goes last.
+// mapped; a route table and a network ACL stay while a subnet uses them; and the
+// VPC goes last.
 func (d *demolition) stages() [][]func(context.Context) error {
 	r, vpc := d.r, d.vpcID
 	subnets := func(tier string) []func(context.Context) error {
@@ -63,6 +64,7 @@ func (d *demolition) stages() [][]func(context.Context) error {
 		d.maybe(slices.Contains(d.spec.Subnets, job.TierDatabase), d.routeTable(r, "routes-database", vpc, "", nil)),
 		d.maybe(slices.Contains(d.spec.Subnets, job.TierPublic), d.internetGateway(r, vpc)),
 		d.maybe(len(d.spec.InterfaceEndpoints) > 0, d.endpointGroup(r, nil)),
+		d.aclGone,
 	)
 	stages := [][]func(context.Context) error{
 		append(d.endpoints(len(d.spec.InterfaceEndpoints) > 0, interfaceServices["ssm"]), d.flowLogGone),
@@ -108,6 +110,15 @@ func (d *demolition) endpoints(asked bool, services []string) []func(context.Con
 		}
 	}
 	return parts
+}
+
+func (d *demolition) aclGone(ctx context.Context) error {
+	x := d.networkACL(d.r, d.vpcID, nil, nil)
+	inner := slices.Contains(d.spec.Subnets, job.TierPrivate) || slices.Contains(d.spec.Subnets, job.TierDatabase)
+	if _, known := d.r.Object(x.Kind, x.Key); !known && !inner {
+		return nil
+	}
+	return d.removeExtra(ctx, d.r, x)
 }
 
 // logged reports whether the job may have a flow log.

@@ -28,7 +28,8 @@ const (
 	peeringDeleted  = ec2types.VpcPeeringConnectionStateReasonCodeDeleted
 )
 
-// EnsurePeerings makes the job's peerings, side by side.
+// EnsurePeerings makes the job's peerings, side by side, and lets the peers into
+// the subnets that are guarded.
 func (p *Provider) EnsurePeerings(ctx context.Context, r *pipeline.Run) error {
 	ctx = lookup.With(ctx, r)
 	spec, err := r.Job.NetworkJob()
@@ -49,6 +50,9 @@ func (p *Provider) EnsurePeerings(ctx context.Context, r *pipeline.Run) error {
 		if serr := r.Save(ctx); serr != nil && err == nil {
 			err = serr
 		}
+	}
+	if aerr := p.admit(ctx, r, func(have []aclRule) []aclRule { return peerRules(&r.Job.Config.InfraConfig, have) }); err == nil {
+		err = aerr
 	}
 	return err
 }

@@ -22,6 +22,7 @@ func (s *scan) networkKinds() []func(context.Context) error {
 			state := strings.ToLower(string(x.State))
 			return nameTag(x.Tags), state != "deleting" && state != "deleted"
 		}),
+		sweep(s, p.networkACLs(), func(x ec2types.NetworkAcl) (string, bool) { return nameTag(x.Tags), true }),
 		sweep(s, p.flowLogs(), func(x ec2types.FlowLog) (string, bool) { return nameTag(x.Tags), true }),
 		sweep(s, p.peeringKind(), func(x ec2types.VpcPeeringConnection) (string, bool) { return nameTag(x.Tags), alive(x) }),
 		s.logGroups, s.buckets, s.zones,
