@@ -139,7 +139,7 @@ func (p *Provider) scalingGroup(r *pipeline.Run, pool job.Pool, leaving bool) pi
 		}
 		return pipeline.Seen{ID: groupName, Owner: r.Job.ID, Status: pipeline.Ready}, nil
 	}
-	x.Delete = func(ctx context.Context, id string) error { return p.emptyAndDelete(ctx, x, id) }
+	x.Delete = func(ctx context.Context, id string) error { return p.emptyAndDelete(ctx, r, x, id) }
 	return tidy(x)
 }
 
@@ -192,7 +192,7 @@ func sortedList(s []string) string {
 // emptyAndDelete takes a group to zero, waits until its VMs are gone, and then
 // deletes it: the group is never deleted by force, so that every VM has ended
 // when it goes.
-func (p *Provider) emptyAndDelete(ctx context.Context, x pipeline.Resource, id string) error {
+func (p *Provider) emptyAndDelete(ctx context.Context, r *pipeline.Run, x pipeline.Resource, id string) error {
 	g, err := p.readScalingGroup(ctx, id)
 	if err != nil {
 		return err
@@ -217,6 +217,9 @@ func (p *Provider) emptyAndDelete(ctx context.Context, x pipeline.Resource, id s
 		text := fmt.Sprintf("%d VMs of %s to end", n, x)
 		if protected > 0 {
 			text += fmt.Sprintf("; %d of them are protected from scale-in, which this job did not ask for: lift it in the group", protected)
+		}
+		if r.WaitedFor("VMs to end in "+id) > groupPatience {
+			return pipeline.Fatal("timed-out", fmt.Sprintf("waited %s for %s", groupPatience, text), "Look at the group's activity history in the console; retry goes on waiting.")
 		}
 		return pipeline.Wait(10*time.Second, "%s", text)
 	}
