@@ -57,15 +57,15 @@ func TestDemo(t *testing.T) {
 	}
 	// What each example makes, so that one that quietly makes less shows.
 	want := map[string]string{
-		"vm-aws-fixed-lb.yaml":     "RECEIPT created=21 removed=21 kept=0 left=0",
-		"vm-aws-fixed.yaml":        "RECEIPT created=15 removed=15 kept=0 left=0",
-		"vm-aws-asg-lb.yaml":       "RECEIPT created=21 removed=21 kept=0 left=0",
-		"vm-aws-asg-nlb.yaml":      "RECEIPT created=19 removed=19 kept=0 left=0",
-		"vm-aws-arm64-al2023.yaml": "RECEIPT created=16 removed=16 kept=0 left=0",
-		"vm-aws-bare-metal.yaml":   "RECEIPT created=15 removed=15 kept=0 left=0",
+		"vm-aws-fixed-lb.yaml":     "RECEIPT created=28 removed=28 kept=0 left=0",
+		"vm-aws-fixed.yaml":        "RECEIPT created=21 removed=21 kept=0 left=0",
+		"vm-aws-asg-lb.yaml":       "RECEIPT created=28 removed=28 kept=0 left=0",
+		"vm-aws-asg-nlb.yaml":      "RECEIPT created=25 removed=25 kept=0 left=0",
+		"vm-aws-arm64-al2023.yaml": "RECEIPT created=22 removed=22 kept=0 left=0",
+		"vm-aws-bare-metal.yaml":   "RECEIPT created=21 removed=21 kept=0 left=0",
 		"vm-aws-existing.yaml":     "RECEIPT created=6 removed=6 kept=0 left=0",
-		"vm-aws-per-zone-nat.yaml": "RECEIPT created=23 removed=23 kept=0 left=0",
-		"vm-aws-internal-lb.yaml":  "RECEIPT created=20 removed=20 kept=0 left=0",
+		"vm-aws-per-zone-nat.yaml": "RECEIPT created=29 removed=29 kept=0 left=0",
+		"vm-aws-internal-lb.yaml":  "RECEIPT created=27 removed=27 kept=0 left=0",
 		"vm-aws-adopt.yaml":        "RECEIPT created=0 removed=0 kept=0 left=0",
 		"vm-aws-adopt-asg.yaml":    "RECEIPT created=0 removed=0 kept=0 left=0",
 	}

@@ -298,7 +298,7 @@ func TestScanFindsEverything(t *testing.T) {
 		kinds[l.Kind]++
 	}
 	want := map[string]int{
-		kindVPC: 1, kindSubnet: 4, kindInternetGateway: 1, kindNATGateway: 1, kindAddress: 1, kindRouteTable: 2, kindSecurityGroup: 2, kindLaunchTemplate: 1,
+		kindVPC: 1, kindSubnet: 4, kindInternetGateway: 1, kindNATGateway: 1, kindAddress: 1, kindRouteTable: 2, kindNetworkACL: 1, kindSecurityGroup: 2, kindLaunchTemplate: 1,
 		kindInstance: 2, kindVolume: 2, kindScalingGroup: 1, kindLoadBalancer: 1, kindTargetGroup: 1, kindRole: 2, kindInstanceProfile: 1,
 		kindEndpoint: 2, kindFlowLog: 1, kindLogGroup: 1, kindBucket: 1,
 	}

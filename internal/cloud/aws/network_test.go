@@ -22,6 +22,7 @@ func TestNetworkAndIdentity(t *testing.T) {
 			"CreateNatGateway": 1, "CreateRouteTable": 2, "CreateRoute": 2, "AssociateRouteTable": 4,
 			"CreateRole": 2, "AttachRolePolicy": 1, "CreateInstanceProfile": 1, "AddRoleToInstanceProfile": 1,
 			"CreateLogGroup": 1, "PutRetentionPolicy": 1, "PutRolePolicy": 1, "CreateFlowLogs": 1, "CreateVpcEndpoint": 2,
+			"CreateNetworkAcl": 1, "CreateNetworkAclEntry": 7, "ReplaceNetworkAclAssociation": 2,
 		}},
 		{"a NAT in each zone", `{"pool":{"count":2},"network":{"nat":"per_zone","cidr":"10.50.0.0/20"}}`, map[string]int{
 			"CreateVpc": 1, "ModifyVpcAttribute": 1, "RevokeSecurityGroupIngress": 1, "RevokeSecurityGroupEgress": 1,
@@ -29,6 +30,7 @@ func TestNetworkAndIdentity(t *testing.T) {
 			"CreateNatGateway": 2, "CreateRouteTable": 3, "CreateRoute": 3, "AssociateRouteTable": 4,
 			"CreateRole": 2, "AttachRolePolicy": 1, "CreateInstanceProfile": 1, "AddRoleToInstanceProfile": 1,
 			"CreateLogGroup": 1, "PutRetentionPolicy": 1, "PutRolePolicy": 1, "CreateFlowLogs": 1, "CreateVpcEndpoint": 2,
+			"CreateNetworkAcl": 1, "CreateNetworkAclEntry": 7, "ReplaceNetworkAclAssociation": 2,
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
