@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/sim"
@@ -208,4 +209,24 @@ func TestTierIsAdded(t *testing.T) {
 	if after.CIDR != before.CIDR || after.SecondaryRanges[0] != before.SecondaryRanges[0] || len(after.Subnets) != 3 {
 		t.Errorf("the plan was %+v and is %+v", before, after)
 	}
+}
+
+// A range that something else uses already can be built and never be peered with
+// it: a warning, as at the other clouds.
+func TestRangeInUseIsAWarning(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, sim.Options{}, job.ModeCreate, `{"network":{"cidr":"10.40.0.0/16"}}`)
+	g.invoke(testProject, "compute", "networks.insert", map[string]any{"name": "theirs", "autoCreateSubnetworks": false})
+	g.world.Step(2 * time.Minute)
+	g.invoke(testProject, "compute", "subnetworks.insert", map[string]any{"name": "theirs", "region": testRegion, "network": "global/networks/theirs", "ipCidrRange": "10.40.0.0/20"})
+	g.world.Step(2 * time.Minute)
+	for _, c := range g.check() {
+		if c.Name == "address plan" {
+			if c.Status != cloud.CheckWarning || !strings.Contains(c.Message, "never be peered") {
+				t.Errorf("got %+v", c)
+			}
+			return
+		}
+	}
+	t.Error("the address plan was not checked")
 }

@@ -43,11 +43,14 @@ func (c *checker) network(ctx context.Context) error {
 	if c.r.Mode != pipeline.Verify {
 		c.ic.NetworkPlan = plan
 	}
-	message := plan.CIDR
-	if len(plan.Notes) > 0 {
-		message += ": " + strings.Join(plan.Notes, "; ")
+	switch notes := strings.Join(plan.Notes, "; "); {
+	case notes == "":
+		c.ok(check, "%s", plan.CIDR)
+	case c.spec.CIDR == "":
+		c.ok(check, "%s: %s", plan.CIDR, notes)
+	default: // what was asked for overlaps something
+		c.warn(check, field, plan.CIDR+": "+notes, "")
 	}
-	c.ok(check, "%s", message)
 	return nil
 }
 
