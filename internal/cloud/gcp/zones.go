@@ -80,7 +80,7 @@ func (p *Provider) EnsureDNSZones(ctx context.Context, r *pipeline.Run) error {
 	for i := range infos {
 		x, err := p.managedZones().Get(ctx, infos[i].ID)
 		if err != nil {
-			return err
+			return visible(r, "the zone "+infos[i].Name, err)
 		}
 		infos[i].NameServers = x.NameServers
 		if infos[i].Visibility == job.ZonePublic {
