@@ -27,8 +27,12 @@ func (c *checker) networkQuotas(ctx context.Context) ([]cloud.Check, error) {
 			fix: "Ask AWS for more VPCs in the region, remove one, or build in an existing network."})
 	}
 	if nats := c.natCount(); nats > 0 && !c.made(kindNATGateway, "nat-"+zoneKeys[nats-1]) {
+		fewer := "single or none"
+		if nats == 1 {
+			fewer = "none"
+		}
 		add(limit{name: "elastic IP quota", field: "config.spec.network.nat", service: "ec2", code: "L-0263D0A3", want: nats, used: c.usedAddresses,
-			fix: "Ask AWS for more elastic IPs, release one, or use nat: single or none."})
+			fix: "Ask AWS for more elastic IPs, release one, or use nat: " + fewer + "."})
 		add(limit{name: "NAT gateways per zone quota", field: "config.spec.network.nat", service: "vpc", code: "L-FE5A380F", want: 1, used: c.usedNATs,
 			fix: "Ask AWS for more NAT gateways in a zone, or use nat: none."})
 	}
