@@ -115,6 +115,12 @@ func (p *Provider) RemovePeerings(ctx context.Context, r *pipeline.Run) error {
 
 func (p *Provider) removePeering(ctx context.Context, r *pipeline.Run, asked job.Peering) error {
 	l, err := p.link(ctx, r, asked)
+	if _, begun := r.Object(kindPeering, peeringKey(asked)); err != nil && !begun {
+		// Nothing was ever sent for a peer that could not be told: the job failed
+		// for it, and has to go all the same.
+		r.Note("peering with %s was never begun: %v", asked.NetworkID, err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -162,11 +162,13 @@ func TestPeeringsThatComeToNothing(t *testing.T) {
 }
 
 // What stands in a peering's way is said before anything is made, or named and
-// not touched.
+// not touched. It does not keep the job from being torn down.
 func TestPeeringsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	g := newNet(t, sim.Options{ConsistencyByID: -1, ConsistencyByList: -1}, job.ModeCreate, plainNet)
 	vpc := g.peerNet(ownAccount, "us-east-1", "10.50.128.0/17", "data")
+	g.peerNet(ownAccount, "us-east-1", "10.91.0.0/16", "twin")
+	g.peerNet(ownAccount, "us-east-1", "10.92.0.0/16", "twin")
 	for _, c := range []struct {
 		name, spec string
 		says       []string
@@ -174,6 +176,7 @@ func TestPeeringsThatCannotBe(t *testing.T) {
 		{"overlap", fmt.Sprintf(`{"networkId":%q}`, vpc), []string{"10.50.0.0/16 overlaps 10.50.128.0/17", vpc}},
 		{"no such peer", `{"networkId":"vpc-0123456789abcdef0"}`, []string{"vpc-0123456789abcdef0", "config.spec.peerings[0]"}},
 		{"no such name", `{"networkId":"nobody"}`, []string{"nobody"}},
+		{"a name of two", `{"networkId":"twin"}`, []string{"2 VPCs", "twin"}},
 		{"a name across accounts", fmt.Sprintf(`{"networkId":"data","accountId":%q}`, partnerAccount), []string{"no VPC ID"}},
 		{"no credentials", fmt.Sprintf(`{"networkId":%q,"cloudAccountId":"stranger"}`, vpc), []string{"stranger"}},
 		{"another account than said", fmt.Sprintf(`{"networkId":%q,"cloudAccountId":"partner","accountId":%q}`, vpc, ownAccount), []string{partnerAccount, "accountId"}},
@@ -182,6 +185,9 @@ func TestPeeringsThatCannotBe(t *testing.T) {
 		g.another()
 		if got := g.checks(pipeline.Plan); !has(got, cloud.CheckFails, c.says...) {
 			t.Errorf("%s: nothing says %q in\n%s", c.name, c.says, show(got))
+		}
+		if err := g.p.RemovePeerings(anything(t.Context()), g.run(pipeline.Apply)); err != nil {
+			t.Errorf("%s: teardown: %v", c.name, err)
 		}
 	}
 }
