@@ -15,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/zopday/provisioner/internal/bootstrap"
+	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/sim"
 )
 
@@ -206,6 +208,48 @@ func TestNetworkACLAdmitsClients(t *testing.T) {
 			}
 			g.asAsked()
 		})
+	}
+}
+
+// In a network that exists the network ACLs are somebody else's: one that keeps a
+// public network load balancer's clients out is named before anything is made.
+func TestClientsThatANetworkACLKeepsOut(t *testing.T) {
+	t.Parallel()
+	g := freshRig(t, job.ModeCreateInExisting, existingPlaceholder)
+	ctx := anything(t.Context())
+	n := g.theirs(ctx)
+	g.name(n, `{"type":"tcp","scheme":"public","plainHTTP":true}`, n.privateA, n.privateB, n.publicA, n.publicB)
+	if got := g.checks(pipeline.Plan); has(got, cloud.CheckWarning, "load balancer's clients") {
+		t.Errorf("the default network ACL lets everybody in:\n%s", show(got))
+	}
+	g.another()
+	out, err := g.p.ec2.DescribeNetworkAcls(ctx, &ec2.DescribeNetworkAclsInput{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	acl, err := g.p.ec2.CreateNetworkAcl(ctx, &ec2.CreateNetworkAclInput{VpcId: &n.vpc})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range innerRules([]string{"10.90.0.0/16"}, nil) {
+		if err := g.p.setRule(ctx, acl.NetworkAcl.NetworkAclId, x, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.invoke("ec2", "ReplaceNetworkAclAssociation", map[string]any{"AssociationId": associations(out.NetworkAcls...)[n.privateB], "NetworkAclId": *acl.NetworkAcl.NetworkAclId})
+	for _, c := range []struct {
+		lb    string
+		warns bool
+	}{
+		{`{"type":"tcp","scheme":"public","plainHTTP":true}`, true},
+		{`{"type":"tcp","scheme":"public","plainHTTP":true,"port":8080}`, false},
+		{`{"plainHTTP":true}`, false},
+	} {
+		g.name(n, c.lb, n.privateA, n.privateB, n.publicA, n.publicB)
+		g.another()
+		if got := g.checks(pipeline.Plan); has(got, cloud.CheckWarning, n.privateB, "TCP port 80") != c.warns {
+			t.Errorf("%s: got\n%s", c.lb, show(got))
+		}
 	}
 }
 

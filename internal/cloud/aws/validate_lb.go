@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/acm"
 	acmtypes "github.com/aws/aws-sdk-go-v2/service/acm/types"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
 
 	"github.com/zopday/provisioner/internal/cloud"
@@ -25,7 +26,7 @@ func (c *checker) loadBalancer(ctx context.Context) ([]cloud.Check, error) {
 	if lb == nil {
 		return nil, nil
 	}
-	var certificate, zone []cloud.Check
+	var certificate, zone, clients []cloud.Check
 	err := pipeline.All(ctx,
 		func(ctx context.Context) (err error) {
 			if lb.Certificate != "" {
@@ -39,8 +40,47 @@ func (c *checker) loadBalancer(ctx context.Context) ([]cloud.Check, error) {
 			}
 			return err
 		},
+		func(ctx context.Context) (err error) {
+			clients, err = c.clients(ctx, *lb)
+			return err
+		},
 	)
-	return slices.Concat(certificate, zone, c.accessLogs(*lb)), err
+	return slices.Concat(certificate, zone, clients, c.accessLogs(*lb)), err
+}
+
+// clients looks whether the network ACLs of a network that exists let the clients of
+// a public network load balancer in: they arrive at the VMs with their own
+// addresses, while the health checks, which come from the network itself, succeed.
+func (c *checker) clients(ctx context.Context, lb job.LoadBalancer) ([]cloud.Check, error) {
+	const check, field = "the load balancer's clients", "config.spec.loadBalancer.port"
+	if c.spec.Existing == nil || len(clientRules(lb)) == 0 {
+		return nil, nil
+	}
+	net, err := c.existing(ctx, *c.spec.Existing)
+	if err != nil {
+		return nil, nil // the check of the network says so
+	}
+	acls, err := ec2Page[ec2types.NetworkAcl](c.networkACLPage).all(ctx, filter("vpc-id", aws.ToString(net.vpc.VpcId)))
+	if err != nil && stops(ctx, err) {
+		return nil, err
+	}
+	if err != nil {
+		return []cloud.Check{unchecked(check, field, err)}, nil
+	}
+	var shut []string
+	for _, a := range acls {
+		guarded := associations(a)
+		for _, s := range net.subnets {
+			if !s.public && guarded[s.id] != "" && !admits(rulesOf(a), int32(lb.Port), anywhere, privateBlocks) {
+				shut = append(shut, fmt.Sprintf("%s of %s", aws.ToString(a.NetworkAclId), s.id))
+			}
+		}
+	}
+	if len(shut) == 0 {
+		return nil, nil
+	}
+	return []cloud.Check{warns(check, field, fmt.Sprintf("network ACL %s lets nobody on the internet in on TCP port %d, and a public TCP load balancer hands its clients on with their own addresses", sortedList(shut), lb.Port),
+		"Open the port there, give the VMs another port (1024 or above, where the network was made by a network job), or choose type http.")}, nil
 }
 
 // accessLogs says what becomes of the logs, since teardown takes them along.
