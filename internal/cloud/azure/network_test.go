@@ -154,6 +154,43 @@ func TestPeerOutOfReach(t *testing.T) {
 	g.equal(before)
 }
 
+// A name that two networks have says nothing, and does not keep the job from
+// being torn down either: not before anything is made, nor when the second one
+// comes up later.
+func TestPeerByANameOfTwo(t *testing.T) {
+	t.Parallel()
+	namesake := func(g *rig) {
+		group := strings.TrimSuffix(theirs, "theirs") + "others"
+		g.put(group, map[string]any{"location": "eastus2"})
+		g.put(group+"/providers/"+typeVNet+"/hub", map[string]any{"location": "eastus2", "properties": map[string]any{"addressSpace": map[string]any{"addressPrefixes": []any{"10.91.0.0/16"}}}})
+	}
+	t.Run("from the start", func(t *testing.T) {
+		t.Parallel()
+		g := network(t, `{"peerings":[{"networkId":"hub"}]}`)
+		g.theirVNet("hub", "10.90.0.0/16", "10.90.1.0/24")
+		namesake(g)
+		before := g.world.Snapshot()
+		if err := g.try(false, g.steps(false)...); err == nil {
+			t.Error("it was made")
+		}
+		g.another()
+		g.down()
+		g.equal(before)
+	})
+	t.Run("later", func(t *testing.T) {
+		t.Parallel()
+		g := network(t, `{"peerings":[{"networkId":"hub"}]}`)
+		g.theirVNet("hub", "10.90.0.0/16", "10.90.1.0/24")
+		g.up()
+		namesake(g)
+		g.another()
+		g.down()
+		if left := g.world.Residue(g.job.ID); len(left) > 0 {
+			t.Errorf("left: %+v", left)
+		}
+	})
+}
+
 func TestInSomebodyElsesNetwork(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, sim.Options{}, job.Network, job.ModeCreateInExisting, `{"existing":{"networkId":"`+theirs+"/providers/"+typeVNet+`/shared"},"network":{"subnets":["private","database"]}}`)

@@ -187,7 +187,9 @@ func (p *Provider) RemovePeerings(ctx context.Context, r *pipeline.Run) error {
 	}
 	for i, peer := range spec.Peerings {
 		halves, err := p.sides(ctx, r, i, peer)
-		if pipeline.Is(err, pipeline.NotFound) {
+		// What a peer's name does not say, or says of several, the ledger knows: nothing
+		// was made before the name was clear.
+		if unclear := (*pipeline.FatalError)(nil); pipeline.Is(err, pipeline.NotFound) || errors.As(err, &unclear) {
 			halves, err = p.recordedSides(r, i), nil
 		}
 		if err != nil {
@@ -218,7 +220,7 @@ func outOfReach(err error) bool {
 }
 
 // recordedSides are the sides of a peering whose peer is not to be found by its
-// name any more, as the ledger has them.
+// name, as the ledger has them.
 func (p *Provider) recordedSides(r *pipeline.Run, i int) [2]side {
 	var halves [2]side
 	for n, key := range []string{fmt.Sprintf("peer-%d", i+1), fmt.Sprintf("peer-%d-back", i+1)} {
