@@ -34,7 +34,7 @@ type Options struct {
 	LoadConfig func(ctx context.Context, cloudAccountID, region string) (Config, error)
 
 	// LookupNS says which name servers a DNS domain is delegated to; nil asks
-	// the resolver of the machine.
+	// the resolver of the machine, of Azure's own zones alone.
 	LookupNS func(ctx context.Context, domain string) ([]*net.NS, error)
 }
 
@@ -61,9 +61,6 @@ func New(o Options) *Clouds {
 	}
 	if o.LoadConfig == nil {
 		o.LoadConfig = FromEnvironment
-	}
-	if o.LookupNS == nil {
-		o.LookupNS = net.DefaultResolver.LookupNS
 	}
 	return &Clouds{opts: o, open: map[place]*Provider{}, lims: map[string]*limits{}}
 }
@@ -100,6 +97,12 @@ func (c *Clouds) provider(ctx context.Context, account, region string) (*Provide
 	p := &Provider{
 		subscription: cfg.Subscription, region: region, pace: c.opts.Pace, log: c.opts.Logger,
 		lookupNS: c.opts.LookupNS, since: time.Now(),
+	}
+	if p.lookupNS == nil {
+		p.lookupNS = net.DefaultResolver.LookupNS
+		if !cfg.own() {
+			p.lookupNS = nobodyKnows
+		}
 	}
 	calls := &calls{opts: c.opts, limits: lim, refused: &p.refused}
 	p.arm, err = arm.NewClient("zopday", "v1.0.0", cfg.Credential, &arm.ClientOptions{

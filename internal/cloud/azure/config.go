@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -104,6 +105,22 @@ func cloudAt(endpoint, audience, authority string) azcloud.Configuration {
 		ActiveDirectoryAuthorityHost: cmp.Or(authority, azcloud.AzurePublic.ActiveDirectoryAuthorityHost),
 		Services:                     map[azcloud.ServiceName]azcloud.ServiceConfiguration{azcloud.ResourceManager: manager},
 	}
+}
+
+// own reports whether the Resource Manager is one of Azure's, of any of its clouds.
+func (c Config) own() bool {
+	at := c.Cloud.Services[azcloud.ResourceManager].Endpoint
+	for _, cloud := range []azcloud.Configuration{azcloud.AzurePublic, azcloud.AzureGovernment, azcloud.AzureChina} {
+		if at == cloud.Services[azcloud.ResourceManager].Endpoint {
+			return true
+		}
+	}
+	return false
+}
+
+// nobodyKnows is what the internet's DNS says of the zones of another cloud.
+func nobodyKnows(context.Context, string) ([]*net.NS, error) {
+	return nil, errors.New("the Resource Manager is not Azure's own, so the internet knows nothing of its zones")
 }
 
 // newTransport has a bound on everything that can hang. A create that takes

@@ -253,6 +253,19 @@ func TestAdoptedNetwork(t *testing.T) {
 	g.equal(before)
 }
 
+// The internet's DNS is asked of the zones of Azure's own clouds alone.
+func TestOwnClouds(t *testing.T) {
+	t.Parallel()
+	for endpoint, want := range map[string]bool{"": true, "https://management.azure.com/": true, "https://127.0.0.1:5093": false} {
+		if got := (Config{Cloud: cloudAt(endpoint, "", "")}).own(); got != want {
+			t.Errorf("%q: %v", endpoint, got)
+		}
+	}
+	if _, err := nobodyKnows(t.Context(), "shop.example.com"); err == nil || !strings.Contains(err.Error(), "not Azure's own") {
+		t.Errorf("it says %v", err)
+	}
+}
+
 func TestDelegation(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

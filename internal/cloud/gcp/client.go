@@ -2,6 +2,7 @@ package gcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -40,7 +41,7 @@ type Options struct {
 	LoadConfig func(ctx context.Context, cloudAccountID, region string) (Config, error)
 
 	// LookupNS asks the internet's DNS for the name servers of a zone; nil is
-	// the machine's own resolver.
+	// the machine's own resolver, which is asked of Google's own zones alone.
 	LookupNS func(ctx context.Context, zone string) ([]string, error)
 }
 
@@ -67,9 +68,6 @@ func New(o Options) *Clouds {
 	}
 	if o.LoadConfig == nil {
 		o.LoadConfig = FromEnvironment
-	}
-	if o.LookupNS == nil {
-		o.LookupNS = lookupNS
 	}
 	return &Clouds{opts: o, open: map[place]*Provider{}, lims: map[string]*limits{}}
 }
@@ -155,6 +153,12 @@ func newProvider(cfg Config, o Options, lim *limits, region string) (*Provider, 
 		project: cfg.Project, region: region, pace: o.Pace, log: o.Logger, since: time.Now(), refused: &atomic.Bool{},
 		config: cfg, lookupNS: o.LookupNS, numbers: map[string]string{},
 	}
+	if p.lookupNS == nil {
+		p.lookupNS = lookupNS
+		if cfg.endpoint(serviceDNS) != "" {
+			p.lookupNS = nobodyKnows
+		}
+	}
 	wire := cfg.Wire
 	if wire == nil {
 		wire = wireTransport()
@@ -202,6 +206,11 @@ func wireTransport() http.RoundTripper {
 		ForceAttemptHTTP2:     true,
 	}
 	return t
+}
+
+// nobodyKnows is what the internet's DNS says of the zones of another endpoint.
+func nobodyKnows(context.Context, string) ([]string, error) {
+	return nil, errors.New("the endpoint is not Google Cloud's own, so the internet knows nothing of its zones")
 }
 
 func lookupNS(ctx context.Context, zone string) ([]string, error) {

@@ -90,6 +90,18 @@ func TestEverythingThatANetworkJobCanAskFor(t *testing.T) {
 }
 
 // What the parent zone says is information: it never fails the job.
+// Of the zones of another endpoint the internet's DNS is not even asked.
+func TestDelegationElsewhere(t *testing.T) {
+	t.Parallel()
+	p, err := newProvider(Config{Project: testProject, Endpoint: "http://127.0.0.1:1"}, Options{}, newLimits(1), testRegion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.delegation(t.Context(), "shop.example.com", []string{"ns-cloud-a1.googledomains.com."}); !strings.HasPrefix(got, "not checked: the endpoint is not Google Cloud's own") {
+		t.Errorf("it says %q", got)
+	}
+}
+
 func TestDelegation(t *testing.T) {
 	t.Parallel()
 	ours := []string{"ns-cloud-a1.googledomains.com.", "ns-cloud-a2.googledomains.com."}
