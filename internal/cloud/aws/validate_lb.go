@@ -57,10 +57,10 @@ func (c *checker) clients(ctx context.Context, lb job.LoadBalancer) ([]cloud.Che
 		return nil, nil
 	}
 	net, err := c.existing(ctx, *c.spec.Existing)
-	if err != nil {
-		return nil, nil // the check of the network says so
+	var acls []ec2types.NetworkAcl
+	if err == nil {
+		acls, err = ec2Page[ec2types.NetworkAcl](c.networkACLPage).all(ctx, filter("vpc-id", aws.ToString(net.vpc.VpcId)))
 	}
-	acls, err := ec2Page[ec2types.NetworkAcl](c.networkACLPage).all(ctx, filter("vpc-id", aws.ToString(net.vpc.VpcId)))
 	if err != nil && stops(ctx, err) {
 		return nil, err
 	}
