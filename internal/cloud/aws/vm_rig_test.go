@@ -223,7 +223,8 @@ func TestVMEnvironments(t *testing.T) {
 			g.create()
 			reads, changes := g.calls(0)
 			t.Logf("create: %d reads %v, %d changes %v, %s", sum(reads), reads, sum(changes), changes, time.Since(start))
-			if n := sum(reads); n > 185 {
+			// How often it looks while it waits hangs on the machine: what is caught is a doubling.
+			if n := sum(reads); n > 280 {
 				t.Errorf("the create took %d reads: %v", n, reads)
 			}
 			if got := len(g.infra().VMs); got != c.vms {
