@@ -39,7 +39,7 @@ bench: deps ## cloud calls, times and parked jobs of the product; steps a second
 	@go run ./bench
 	@cd bench/peers && go run .
 
-chaos: deps ## the crash matrix with every read in it; slow
+chaos: deps ## the crash matrix at every call, write and read, of every environment; slow
 	E2E_ALL=1 go test -count=1 -p 1 -timeout 3h ./internal/e2e/...
 
 generate: ## write the generated code anew

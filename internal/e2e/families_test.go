@@ -131,9 +131,9 @@ func (e environment) lostReplies(calls, reads, writes int) []point {
 		return all
 	}
 	rng := rand.New(rand.NewPCG(43, 1))
-	rest, every := 8, 1
+	rest, every := 2, 1
 	if e.family == job.VM {
-		rest, every = 40, 3
+		rest, every = 8, 3
 	}
 	return slices.DeleteFunc(all, func(p point) bool {
 		lost := p.what == "call" && p.after && p.killed
