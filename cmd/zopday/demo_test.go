@@ -68,8 +68,22 @@ func TestDemo(t *testing.T) {
 		"vm-aws-internal-lb.yaml":  "RECEIPT created=27 removed=27 kept=0 left=0",
 		"vm-aws-adopt.yaml":        "RECEIPT created=0 removed=0 kept=0 left=0",
 		"vm-aws-adopt-asg.yaml":    "RECEIPT created=0 removed=0 kept=0 left=0",
+
+		"network-aws.yaml":            "RECEIPT created=24 removed=24 kept=0 left=0",
+		"network-aws-existing.yaml":   "RECEIPT created=12 removed=12 kept=0 left=0",
+		"network-aws-peering.yaml":    "RECEIPT created=11 removed=11 kept=0 left=0",
+		"network-gcp.yaml":            "RECEIPT created=9 removed=9 kept=0 left=0",
+		"network-gcp-existing.yaml":   "RECEIPT created=5 removed=5 kept=0 left=0",
+		"network-gcp-peering.yaml":    "RECEIPT created=5 removed=5 kept=0 left=0",
+		"network-azure.yaml":          "RECEIPT created=13 removed=13 kept=0 left=0",
+		"network-azure-existing.yaml": "RECEIPT created=9 removed=9 kept=0 left=0",
+		"network-azure-peering.yaml":  "RECEIPT created=6 removed=6 kept=0 left=0",
+		"vm-gcp-fixed-lb.yaml":        "RECEIPT created=23 removed=23 kept=0 left=0",
+		"vm-gcp-mig-lb.yaml":          "RECEIPT created=20 removed=20 kept=0 left=0",
+		"vm-azure-fixed-lb.yaml":      "RECEIPT created=21 removed=21 kept=0 left=0",
+		"vm-azure-asg-lb.yaml":        "RECEIPT created=19 removed=19 kept=0 left=0",
 	}
-	files, err := filepath.Glob("../../examples/vm-aws-*.yaml")
+	files, err := filepath.Glob("../../examples/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
