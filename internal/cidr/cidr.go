@@ -374,7 +374,7 @@ func holds(outer, inner netip.Prefix) bool {
 // Part is the i-th of 2^bits equal parts of a range.
 func Part(p netip.Prefix, bits, i int) netip.Prefix {
 	a := p.Addr().As4()
-	n := binary.BigEndian.Uint32(a[:]) + uint32(i)<<(32-p.Bits()-bits) //nolint:gosec // i < 2^bits, and p.Bits()+bits <= 32
+	n := binary.BigEndian.Uint32(a[:]) + uint32(i)<<(32-p.Bits()-bits) // i < 2^bits, and p.Bits()+bits <= 32
 	binary.BigEndian.PutUint32(a[:], n)
 	return netip.PrefixFrom(netip.AddrFrom4(a), p.Bits()+bits)
 }

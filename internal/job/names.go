@@ -77,7 +77,7 @@ func (j *Job) MarkText(key string) string {
 // ParseMarks reads marks out of a description; what is not a mark is passed over.
 func ParseMarks(text string) map[string]string {
 	marks := map[string]string{}
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if k, v, ok := strings.Cut(word, "="); ok && strings.HasPrefix(k, MarkPrefix) {
 			marks[k] = v
 		}

@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -67,10 +68,8 @@ func awsRegionFault(region string) (message, fix string) {
 		return fmt.Sprintf("%q is not the name of an AWS region", region), example
 	}
 	place := strings.Join(parts[1:len(parts)-1], "-")
-	for _, known := range awsPlaces[parts[0]] {
-		if place == known {
-			return "", ""
-		}
+	if slices.Contains(awsPlaces[parts[0]], place) {
+		return "", ""
 	}
 	for _, known := range awsPlaces[parts[0]] {
 		if oneSlip(place, known) {
