@@ -62,6 +62,10 @@ type InfraConfig struct {
 	DNSSkipped                  string       `json:"dnsSkipped,omitempty"`
 	Targets                     []TargetInfo `json:"targets,omitempty"`
 
+	// Clusters and components.
+	Cluster    ClusterInfo     `json:"cluster,omitzero"`
+	Components []ComponentInfo `json:"components,omitempty"`
+
 	SpaceID    string     `json:"spaceId,omitempty"`
 	ObservedAt *time.Time `json:"observedAt,omitempty"` // when the observer last refreshed VMs and Targets
 	Warnings   []string   `json:"warnings,omitempty"`
@@ -122,6 +126,10 @@ type Control struct {
 	Seen   string `json:"seen"`
 	Met    bool   `json:"met"`
 	Source string `json:"source,omitempty"` // the public rule that asks for it
+	Waived string `json:"waived,omitempty"` // why the spec lets it not hold
+	// Unchecked: it could not be read, and Seen says why. It counts neither as
+	// met nor as a fault.
+	Unchecked bool `json:"unchecked,omitempty"`
 }
 
 // VM finds a VM by its name; nil if there is none.

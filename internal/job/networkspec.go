@@ -130,8 +130,12 @@ func (n NetworkSpec) withDefaults(p Provider) NetworkSpec {
 
 // Network is the network part of the job's spec, whichever family it has.
 func (j *Job) Network() (NetworkSpec, error) {
-	if j.ResourceType == Network {
+	switch j.ResourceType {
+	case Network:
 		s, err := j.NetworkJob()
+		return s.Network, err
+	case Cluster:
+		s, err := j.ClusterSpec()
 		return s.Network, err
 	}
 	s, err := j.VMSpec()
@@ -140,8 +144,12 @@ func (j *Job) Network() (NetworkSpec, error) {
 
 // Existing is what a create_in_existing job builds in; nil for other modes.
 func (j *Job) Existing() (*Existing, error) {
-	if j.ResourceType == Network {
+	switch j.ResourceType {
+	case Network:
 		s, err := j.NetworkJob()
+		return s.Existing, err
+	case Cluster:
+		s, err := j.ClusterSpec()
 		return s.Existing, err
 	}
 	s, err := j.VMSpec()

@@ -150,8 +150,8 @@ func (j *Job) Validate() error {
 	if !known {
 		inv.add("provider", fmt.Sprintf("%q is not a cloud that this version knows", j.Provider), "use aws, gcp or azure")
 	}
-	if j.ResourceType != VM && j.ResourceType != Network {
-		inv.add("resourceType", fmt.Sprintf("%q is not a resource type that this version provisions", j.ResourceType), "use network or vm")
+	if !slices.Contains([]ResourceType{Cluster, Component, Network, VM}, j.ResourceType) {
+		inv.add("resourceType", fmt.Sprintf("%q is not a resource type that this version provisions", j.ResourceType), "use cluster, component, network or vm")
 	} else if known {
 		j.validateSpec(&inv)
 	}
@@ -161,15 +161,26 @@ func (j *Job) Validate() error {
 // validateSpec checks the spec of a family at a cloud, both of which exist.
 func (j *Job) validateSpec(inv *Invalid) {
 	var err error
-	if j.ResourceType == VM {
+	switch j.ResourceType {
+	case VM:
 		var spec VMSpec
 		if spec, err = j.VMSpec(); err == nil {
 			j.validateVM(spec, inv)
 		}
-	} else {
+	case Network:
 		var spec NetworkJobSpec
 		if spec, err = j.NetworkJob(); err == nil {
 			j.validateNetworkJob(spec, inv)
+		}
+	case Cluster:
+		var spec ClusterSpec
+		if spec, err = j.ClusterSpec(); err == nil {
+			j.validateCluster(spec, inv)
+		}
+	case Component:
+		var spec ComponentJobSpec
+		if spec, err = j.ComponentJob(); err == nil {
+			j.validateComponentJob(spec, inv)
 		}
 	}
 	var bad *Invalid
