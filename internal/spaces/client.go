@@ -60,7 +60,9 @@ func h2Transport(dial func(context.Context, string, string) (net.Conn, error)) *
 	return &http.Transport{Protocols: p, DialContext: dial, IdleConnTimeout: time.Minute}
 }
 
-// Register makes a space known and asks the discoverer to look at it.
+// Register makes a space known and asks the discoverer to look at it. Both may be
+// repeated: a space is registered once for its subject, however often a lost reply
+// makes the caller ask again.
 func (c *Client) Register(ctx context.Context, s *configv1.Space) (string, error) {
 	res, err := c.config.RegisterSpace(ctx, connect.NewRequest(&configv1.RegisterSpaceRequest{Space: s}))
 	if err != nil {
@@ -78,6 +80,27 @@ func (c *Client) Deregister(ctx context.Context, org, id string) error {
 		return fmt.Errorf("config service: %w", err)
 	}
 	return nil
+}
+
+// List lists an organisation's spaces, the newest first, from a page token on.
+func (c *Client) List(ctx context.Context, org string, size int, token string) (page []*configv1.Space, next string, err error) {
+	res, err := c.config.ListSpaces(ctx, connect.NewRequest(&configv1.ListSpacesRequest{OrgId: org, PageSize: int32(min(size, pageMost)), PageToken: token})) //nolint:gosec // bounded
+	if err != nil {
+		return nil, "", fmt.Errorf("config service: %w", err)
+	}
+	return res.Msg.GetSpaces(), res.Msg.GetNextPageToken(), nil
+}
+
+// Get reads one space; nil if the organisation has none of that ID.
+func (c *Client) Get(ctx context.Context, org, id string) (*configv1.Space, error) {
+	res, err := c.config.GetSpace(ctx, connect.NewRequest(&configv1.GetSpaceRequest{OrgId: org, Id: id}))
+	if connect.CodeOf(err) == connect.CodeNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("config service: %w", err)
+	}
+	return res.Msg.GetSpace(), nil
 }
 
 // pipeListener accepts connections that its own dial makes.

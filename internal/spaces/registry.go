@@ -5,9 +5,13 @@
 package spaces
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -15,6 +19,14 @@ import (
 	"github.com/zopday/provisioner/internal/job"
 	configv1 "github.com/zopday/provisioner/internal/spaces/configv1"
 )
+
+// The types of spaces: what can be deployed to them.
+const (
+	TypeKubernetes = "kubernetes"
+	TypeVM         = "vm"
+)
+
+var spaceTypes = []string{TypeKubernetes, TypeVM}
 
 // A Registry is the built-in config and discovery service.
 type Registry struct{ d *db.DB }
@@ -30,14 +42,23 @@ func (g *Registry) RegisterSpace(ctx context.Context, req *connect.Request[confi
 			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("space.%s is empty; a space needs it", field))
 		}
 	}
+	if !slices.Contains(spaceTypes, s.GetSpaceType()) {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("space.space_type %q: use %s", s.GetSpaceType(), strings.Join(spaceTypes, " or ")))
+	}
+	config, err := json.Marshal(s.GetConfig())
+	if err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("space.config: %w", err))
+	}
 	var id string
-	err := g.d.InTx(ctx, func(ctx context.Context, tx db.Q) error {
-		return tx.QueryRow(ctx, `INSERT INTO spaces (id, org_id, name, job_id, subject_type, subject_id, provider, region, exec_mode, created_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, `+g.d.Now()+`)
+	err = g.d.InTx(ctx, func(ctx context.Context, tx db.Q) error {
+		return tx.QueryRow(ctx, `INSERT INTO spaces (id, org_id, name, job_id, subject_type, subject_id, provider, region, exec_mode, space_type, cloud_account_id, config, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, `+g.d.Now()+`)
 			ON CONFLICT (org_id, subject_type, subject_id) DO UPDATE SET name = excluded.name, job_id = excluded.job_id,
-				provider = excluded.provider, region = excluded.region, exec_mode = excluded.exec_mode
+				provider = excluded.provider, region = excluded.region, exec_mode = excluded.exec_mode,
+				space_type = excluded.space_type, cloud_account_id = excluded.cloud_account_id, config = excluded.config
 			RETURNING id`,
 			job.NewID("spc"), s.GetOrgId(), s.GetName(), s.GetJobId(), s.GetSubjectType(), s.GetSubjectId(), s.GetProvider(), s.GetRegion(), s.GetExecMode(),
+			s.GetSpaceType(), cmp.Or(s.GetCloudAccountId(), "default"), string(config),
 		).Scan(&id)
 	})
 	if err != nil {
@@ -54,9 +75,61 @@ func (g *Registry) DeregisterSpace(ctx context.Context, req *connect.Request[con
 	return connect.NewResponse(&configv1.DeregisterSpaceResponse{}), nil
 }
 
+// The pages of a list.
+const (
+	pageDefault = 100
+	pageMost    = 500
+)
+
+// ListSpaces lists an organisation's spaces, the newest first: an ID grows with time.
+func (g *Registry) ListSpaces(ctx context.Context, req *connect.Request[configv1.ListSpacesRequest]) (*connect.Response[configv1.ListSpacesResponse], error) {
+	size := int(req.Msg.GetPageSize())
+	if size <= 0 {
+		size = pageDefault
+	}
+	size = min(size, pageMost)
+	before := req.Msg.GetPageToken()
+	if before == "" {
+		before = "~" // behind every ID
+	}
+	rows, err := g.d.Query(ctx, `SELECT `+columns+` FROM spaces WHERE org_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3`, req.Msg.GetOrgId(), before, size+1)
+	if err != nil {
+		return nil, connect.NewError(connect.CodeUnavailable, err)
+	}
+	defer rows.Close()
+	out := &configv1.ListSpacesResponse{}
+	for rows.Next() {
+		s, err := scan(rows)
+		if err != nil {
+			return nil, connect.NewError(connect.CodeInternal, err)
+		}
+		if len(out.Spaces) == size {
+			out.NextPageToken = out.Spaces[size-1].GetId()
+			break
+		}
+		out.Spaces = append(out.Spaces, s)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, connect.NewError(connect.CodeUnavailable, err)
+	}
+	return connect.NewResponse(out), nil
+}
+
+// GetSpace reads one space of an organisation.
+func (g *Registry) GetSpace(ctx context.Context, req *connect.Request[configv1.GetSpaceRequest]) (*connect.Response[configv1.GetSpaceResponse], error) {
+	s, err := scan(g.d.QueryRow(ctx, `SELECT `+columns+` FROM spaces WHERE org_id = $1 AND id = $2`, req.Msg.GetOrgId(), req.Msg.GetId()))
+	switch {
+	case errors.Is(err, db.ErrNoRows):
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no space %s", req.Msg.GetId()))
+	case err != nil:
+		return nil, connect.NewError(connect.CodeUnavailable, err)
+	}
+	return connect.NewResponse(&configv1.GetSpaceResponse{Space: s}), nil
+}
+
 // Sync notes that a space is to be looked at.
 func (g *Registry) Sync(ctx context.Context, req *connect.Request[configv1.SyncRequest]) (*connect.Response[configv1.SyncResponse], error) {
-	n, err := g.d.Writer().Exec(ctx, `UPDATE spaces SET sync_asked_at = `+g.d.Now()+` WHERE org_id = $1 AND id = $2`, req.Msg.GetOrgId(), req.Msg.GetSpaceId())
+	n, err := g.d.Writer().Exec(ctx, `UPDATE spaces SET status = 'synced', sync_asked_at = `+g.d.Now()+` WHERE org_id = $1 AND id = $2`, req.Msg.GetOrgId(), req.Msg.GetSpaceId())
 	switch {
 	case err != nil:
 		return nil, connect.NewError(connect.CodeUnavailable, err)
@@ -66,16 +139,18 @@ func (g *Registry) Sync(ctx context.Context, req *connect.Request[configv1.SyncR
 	return connect.NewResponse(&configv1.SyncResponse{}), nil
 }
 
-// Get reads one space of an organisation; db.ErrNoRows if there is none.
-func (g *Registry) Get(ctx context.Context, org, id string) (*configv1.Space, error) {
+const columns = `id, org_id, name, job_id, subject_type, subject_id, provider, region, exec_mode, space_type, cloud_account_id, status, config, created_at`
+
+// scan reads one row of columns.
+func scan(row interface{ Scan(into ...any) error }) (*configv1.Space, error) {
 	s := &configv1.Space{}
-	err := g.d.QueryRow(ctx, `SELECT id, org_id, name, job_id, subject_type, subject_id, provider, region, exec_mode FROM spaces WHERE org_id = $1 AND id = $2`, org, id).
-		Scan(&s.Id, &s.OrgId, &s.Name, &s.JobId, &s.SubjectType, &s.SubjectId, &s.Provider, &s.Region, &s.ExecMode)
-	if errors.Is(err, db.ErrNoRows) {
+	var config string
+	if err := row.Scan(&s.Id, &s.OrgId, &s.Name, &s.JobId, &s.SubjectType, &s.SubjectId, &s.Provider, &s.Region, &s.ExecMode,
+		&s.SpaceType, &s.CloudAccountId, &s.Status, &config, &s.CreatedAt); err != nil {
 		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("space %s: %w", id, err)
+	if err := json.Unmarshal([]byte(config), &s.Config); err != nil {
+		return nil, fmt.Errorf("config of space %s: %w", s.Id, err)
 	}
 	return s, nil
 }

@@ -1,7 +1,6 @@
 package spaces
 
 import (
-	"errors"
 	"path/filepath"
 	"testing"
 
@@ -25,7 +24,8 @@ func TestBuiltInServiceOverGRPC(t *testing.T) {
 	c, closeServer := BuiltIn(reg)
 	t.Cleanup(func() { _ = closeServer() })
 
-	space := &configv1.Space{OrgId: "org_1", Name: "shop", JobId: "job_1", SubjectType: "vm_pool", SubjectId: "vmp_1", Provider: "aws", Region: "us-east-1", ExecMode: "SSM"}
+	space := &configv1.Space{OrgId: "org_1", Name: "shop", JobId: "job_1", SubjectType: "vm_pool", SubjectId: "vmp_1", Provider: "aws", Region: "us-east-1", ExecMode: "SSM",
+		SpaceType: TypeVM, Config: map[string]string{"region": "us-east-1"}}
 	id, err := c.Register(ctx, space)
 	if err != nil || id == "" {
 		t.Fatalf("Register = %q, %v", id, err)
@@ -34,12 +34,24 @@ func TestBuiltInServiceOverGRPC(t *testing.T) {
 	if err != nil || again != id {
 		t.Fatalf("the same subject again gave %q, %v; want %q", again, err, id)
 	}
-	got, err := reg.Get(ctx, "org_1", id)
-	if err != nil || got.GetName() != "shop" || got.GetExecMode() != "SSM" {
+	got, err := c.Get(ctx, "org_1", id)
+	if err != nil || got.GetName() != "shop" || got.GetExecMode() != "SSM" || got.GetStatus() != "synced" || got.GetConfig()["region"] != "us-east-1" || got.GetCreatedAt() == 0 {
 		t.Fatalf("Get = %v, %v", got, err)
 	}
-	if _, err := reg.Get(ctx, "org_2", id); !errors.Is(err, db.ErrNoRows) {
-		t.Fatalf("another organisation sees the space: %v", err)
+	if got, err := c.Get(ctx, "org_2", id); got != nil || err != nil {
+		t.Fatalf("another organisation sees the space: %v, %v", got, err)
+	}
+	second, err := c.Register(ctx, &configv1.Space{OrgId: "org_1", Name: "k", JobId: "job_2", SubjectType: "cluster", SubjectId: "clu_1", Provider: "gcp", Region: "r", SpaceType: TypeKubernetes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, next, err := c.List(ctx, "org_1", 1, "")
+	if err != nil || len(page) != 1 || page[0].GetId() != second || next == "" {
+		t.Fatalf("the first page = %v, %q, %v", page, next, err)
+	}
+	page, next, err = c.List(ctx, "org_1", 1, next)
+	if err != nil || len(page) != 1 || page[0].GetId() != id || next != "" {
+		t.Fatalf("the second page = %v, %q, %v", page, next, err)
 	}
 	if _, err := c.Register(ctx, &configv1.Space{OrgId: "org_1"}); connect.CodeOf(err) != connect.CodeInvalidArgument {
 		t.Fatalf("an incomplete space gave %v", err)
@@ -49,7 +61,7 @@ func TestBuiltInServiceOverGRPC(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := reg.Get(ctx, "org_1", id); !errors.Is(err, db.ErrNoRows) {
-		t.Fatalf("the space is still there: %v", err)
+	if got, err := c.Get(ctx, "org_1", id); got != nil || err != nil {
+		t.Fatalf("the space is still there: %v, %v", got, err)
 	}
 }

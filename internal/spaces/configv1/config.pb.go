@@ -26,16 +26,25 @@ const (
 )
 
 type Space struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	OrgId         string                 `protobuf:"bytes,2,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	JobId         string                 `protobuf:"bytes,4,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	SubjectType   string                 `protobuf:"bytes,5,opt,name=subject_type,json=subjectType,proto3" json:"subject_type,omitempty"`
-	SubjectId     string                 `protobuf:"bytes,6,opt,name=subject_id,json=subjectId,proto3" json:"subject_id,omitempty"`
-	Provider      string                 `protobuf:"bytes,7,opt,name=provider,proto3" json:"provider,omitempty"`
-	Region        string                 `protobuf:"bytes,8,opt,name=region,proto3" json:"region,omitempty"`
-	ExecMode      string                 `protobuf:"bytes,9,opt,name=exec_mode,json=execMode,proto3" json:"exec_mode,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	OrgId       string                 `protobuf:"bytes,2,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
+	Name        string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	JobId       string                 `protobuf:"bytes,4,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	SubjectType string                 `protobuf:"bytes,5,opt,name=subject_type,json=subjectType,proto3" json:"subject_type,omitempty"`
+	SubjectId   string                 `protobuf:"bytes,6,opt,name=subject_id,json=subjectId,proto3" json:"subject_id,omitempty"`
+	Provider    string                 `protobuf:"bytes,7,opt,name=provider,proto3" json:"provider,omitempty"`
+	Region      string                 `protobuf:"bytes,8,opt,name=region,proto3" json:"region,omitempty"`
+	ExecMode    string                 `protobuf:"bytes,9,opt,name=exec_mode,json=execMode,proto3" json:"exec_mode,omitempty"`
+	// What can be deployed to it: "kubernetes" or "vm".
+	SpaceType      string `protobuf:"bytes,10,opt,name=space_type,json=spaceType,proto3" json:"space_type,omitempty"`
+	CloudAccountId string `protobuf:"bytes,11,opt,name=cloud_account_id,json=cloudAccountId,proto3" json:"cloud_account_id,omitempty"`
+	// "registered" until the discovery service has looked at it, then "synced".
+	Status string `protobuf:"bytes,12,opt,name=status,proto3" json:"status,omitempty"`
+	// Where it is: region; cluster, for Kubernetes; resourceGroup, on Azure.
+	Config map[string]string `protobuf:"bytes,13,rep,name=config,proto3" json:"config,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Microseconds since the epoch.
+	CreatedAt     int64 `protobuf:"varint,14,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -131,6 +140,41 @@ func (x *Space) GetExecMode() string {
 		return x.ExecMode
 	}
 	return ""
+}
+
+func (x *Space) GetSpaceType() string {
+	if x != nil {
+		return x.SpaceType
+	}
+	return ""
+}
+
+func (x *Space) GetCloudAccountId() string {
+	if x != nil {
+		return x.CloudAccountId
+	}
+	return ""
+}
+
+func (x *Space) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *Space) GetConfig() map[string]string {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *Space) GetCreatedAt() int64 {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return 0
 }
 
 type RegisterSpaceRequest struct {
@@ -309,6 +353,216 @@ func (*DeregisterSpaceResponse) Descriptor() ([]byte, []int) {
 	return file_zopday_config_v1_config_proto_rawDescGZIP(), []int{4}
 }
 
+type GetSpaceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	OrgId         string                 `protobuf:"bytes,1,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSpaceRequest) Reset() {
+	*x = GetSpaceRequest{}
+	mi := &file_zopday_config_v1_config_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSpaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSpaceRequest) ProtoMessage() {}
+
+func (x *GetSpaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_zopday_config_v1_config_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSpaceRequest.ProtoReflect.Descriptor instead.
+func (*GetSpaceRequest) Descriptor() ([]byte, []int) {
+	return file_zopday_config_v1_config_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GetSpaceRequest) GetOrgId() string {
+	if x != nil {
+		return x.OrgId
+	}
+	return ""
+}
+
+func (x *GetSpaceRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type GetSpaceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Space         *Space                 `protobuf:"bytes,1,opt,name=space,proto3" json:"space,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSpaceResponse) Reset() {
+	*x = GetSpaceResponse{}
+	mi := &file_zopday_config_v1_config_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSpaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSpaceResponse) ProtoMessage() {}
+
+func (x *GetSpaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_zopday_config_v1_config_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSpaceResponse.ProtoReflect.Descriptor instead.
+func (*GetSpaceResponse) Descriptor() ([]byte, []int) {
+	return file_zopday_config_v1_config_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GetSpaceResponse) GetSpace() *Space {
+	if x != nil {
+		return x.Space
+	}
+	return nil
+}
+
+type ListSpacesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	OrgId string                 `protobuf:"bytes,1,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
+	// 1 to 500; 100 if 0.
+	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSpacesRequest) Reset() {
+	*x = ListSpacesRequest{}
+	mi := &file_zopday_config_v1_config_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSpacesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSpacesRequest) ProtoMessage() {}
+
+func (x *ListSpacesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_zopday_config_v1_config_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSpacesRequest.ProtoReflect.Descriptor instead.
+func (*ListSpacesRequest) Descriptor() ([]byte, []int) {
+	return file_zopday_config_v1_config_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ListSpacesRequest) GetOrgId() string {
+	if x != nil {
+		return x.OrgId
+	}
+	return ""
+}
+
+func (x *ListSpacesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListSpacesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListSpacesResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Spaces []*Space               `protobuf:"bytes,1,rep,name=spaces,proto3" json:"spaces,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSpacesResponse) Reset() {
+	*x = ListSpacesResponse{}
+	mi := &file_zopday_config_v1_config_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSpacesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSpacesResponse) ProtoMessage() {}
+
+func (x *ListSpacesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_zopday_config_v1_config_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSpacesResponse.ProtoReflect.Descriptor instead.
+func (*ListSpacesResponse) Descriptor() ([]byte, []int) {
+	return file_zopday_config_v1_config_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ListSpacesResponse) GetSpaces() []*Space {
+	if x != nil {
+		return x.Spaces
+	}
+	return nil
+}
+
+func (x *ListSpacesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 type SyncRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	OrgId         string                 `protobuf:"bytes,1,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
@@ -319,7 +573,7 @@ type SyncRequest struct {
 
 func (x *SyncRequest) Reset() {
 	*x = SyncRequest{}
-	mi := &file_zopday_config_v1_config_proto_msgTypes[5]
+	mi := &file_zopday_config_v1_config_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -331,7 +585,7 @@ func (x *SyncRequest) String() string {
 func (*SyncRequest) ProtoMessage() {}
 
 func (x *SyncRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_zopday_config_v1_config_proto_msgTypes[5]
+	mi := &file_zopday_config_v1_config_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -344,7 +598,7 @@ func (x *SyncRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncRequest.ProtoReflect.Descriptor instead.
 func (*SyncRequest) Descriptor() ([]byte, []int) {
-	return file_zopday_config_v1_config_proto_rawDescGZIP(), []int{5}
+	return file_zopday_config_v1_config_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SyncRequest) GetOrgId() string {
@@ -369,7 +623,7 @@ type SyncResponse struct {
 
 func (x *SyncResponse) Reset() {
 	*x = SyncResponse{}
-	mi := &file_zopday_config_v1_config_proto_msgTypes[6]
+	mi := &file_zopday_config_v1_config_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -381,7 +635,7 @@ func (x *SyncResponse) String() string {
 func (*SyncResponse) ProtoMessage() {}
 
 func (x *SyncResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_zopday_config_v1_config_proto_msgTypes[6]
+	mi := &file_zopday_config_v1_config_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -394,14 +648,14 @@ func (x *SyncResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResponse.ProtoReflect.Descriptor instead.
 func (*SyncResponse) Descriptor() ([]byte, []int) {
-	return file_zopday_config_v1_config_proto_rawDescGZIP(), []int{6}
+	return file_zopday_config_v1_config_proto_rawDescGZIP(), []int{10}
 }
 
 var File_zopday_config_v1_config_proto protoreflect.FileDescriptor
 
 const file_zopday_config_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x1dzopday/config/v1/config.proto\x12\x10zopday.config.v1\"\xec\x01\n" +
+	"\x1dzopday/config/v1/config.proto\x12\x10zopday.config.v1\"\xe4\x03\n" +
 	"\x05Space\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x15\n" +
 	"\x06org_id\x18\x02 \x01(\tR\x05orgId\x12\x12\n" +
@@ -412,7 +666,18 @@ const file_zopday_config_v1_config_proto_rawDesc = "" +
 	"subject_id\x18\x06 \x01(\tR\tsubjectId\x12\x1a\n" +
 	"\bprovider\x18\a \x01(\tR\bprovider\x12\x16\n" +
 	"\x06region\x18\b \x01(\tR\x06region\x12\x1b\n" +
-	"\texec_mode\x18\t \x01(\tR\bexecMode\"E\n" +
+	"\texec_mode\x18\t \x01(\tR\bexecMode\x12\x1d\n" +
+	"\n" +
+	"space_type\x18\n" +
+	" \x01(\tR\tspaceType\x12(\n" +
+	"\x10cloud_account_id\x18\v \x01(\tR\x0ecloudAccountId\x12\x16\n" +
+	"\x06status\x18\f \x01(\tR\x06status\x12;\n" +
+	"\x06config\x18\r \x03(\v2#.zopday.config.v1.Space.ConfigEntryR\x06config\x12\x1d\n" +
+	"\n" +
+	"created_at\x18\x0e \x01(\x03R\tcreatedAt\x1a9\n" +
+	"\vConfigEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"E\n" +
 	"\x14RegisterSpaceRequest\x12-\n" +
 	"\x05space\x18\x01 \x01(\v2\x17.zopday.config.v1.SpaceR\x05space\"'\n" +
 	"\x15RegisterSpaceResponse\x12\x0e\n" +
@@ -420,14 +685,30 @@ const file_zopday_config_v1_config_proto_rawDesc = "" +
 	"\x16DeregisterSpaceRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"\x19\n" +
-	"\x17DeregisterSpaceResponse\"?\n" +
+	"\x17DeregisterSpaceResponse\"8\n" +
+	"\x0fGetSpaceRequest\x12\x15\n" +
+	"\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"A\n" +
+	"\x10GetSpaceResponse\x12-\n" +
+	"\x05space\x18\x01 \x01(\v2\x17.zopday.config.v1.SpaceR\x05space\"f\n" +
+	"\x11ListSpacesRequest\x12\x15\n" +
+	"\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"m\n" +
+	"\x12ListSpacesResponse\x12/\n" +
+	"\x06spaces\x18\x01 \x03(\v2\x17.zopday.config.v1.SpaceR\x06spaces\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"?\n" +
 	"\vSyncRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x19\n" +
 	"\bspace_id\x18\x02 \x01(\tR\aspaceId\"\x0e\n" +
-	"\fSyncResponse2\xd9\x01\n" +
+	"\fSyncResponse2\x85\x03\n" +
 	"\rConfigService\x12`\n" +
 	"\rRegisterSpace\x12&.zopday.config.v1.RegisterSpaceRequest\x1a'.zopday.config.v1.RegisterSpaceResponse\x12f\n" +
-	"\x0fDeregisterSpace\x12(.zopday.config.v1.DeregisterSpaceRequest\x1a).zopday.config.v1.DeregisterSpaceResponse2Y\n" +
+	"\x0fDeregisterSpace\x12(.zopday.config.v1.DeregisterSpaceRequest\x1a).zopday.config.v1.DeregisterSpaceResponse\x12Q\n" +
+	"\bGetSpace\x12!.zopday.config.v1.GetSpaceRequest\x1a\".zopday.config.v1.GetSpaceResponse\x12W\n" +
+	"\n" +
+	"ListSpaces\x12#.zopday.config.v1.ListSpacesRequest\x1a$.zopday.config.v1.ListSpacesResponse2Y\n" +
 	"\x10DiscoveryService\x12E\n" +
 	"\x04Sync\x12\x1d.zopday.config.v1.SyncRequest\x1a\x1e.zopday.config.v1.SyncResponseBAZ?github.com/zopday/provisioner/internal/spaces/configv1;configv1b\x06proto3"
 
@@ -443,29 +724,41 @@ func file_zopday_config_v1_config_proto_rawDescGZIP() []byte {
 	return file_zopday_config_v1_config_proto_rawDescData
 }
 
-var file_zopday_config_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_zopday_config_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_zopday_config_v1_config_proto_goTypes = []any{
 	(*Space)(nil),                   // 0: zopday.config.v1.Space
 	(*RegisterSpaceRequest)(nil),    // 1: zopday.config.v1.RegisterSpaceRequest
 	(*RegisterSpaceResponse)(nil),   // 2: zopday.config.v1.RegisterSpaceResponse
 	(*DeregisterSpaceRequest)(nil),  // 3: zopday.config.v1.DeregisterSpaceRequest
 	(*DeregisterSpaceResponse)(nil), // 4: zopday.config.v1.DeregisterSpaceResponse
-	(*SyncRequest)(nil),             // 5: zopday.config.v1.SyncRequest
-	(*SyncResponse)(nil),            // 6: zopday.config.v1.SyncResponse
+	(*GetSpaceRequest)(nil),         // 5: zopday.config.v1.GetSpaceRequest
+	(*GetSpaceResponse)(nil),        // 6: zopday.config.v1.GetSpaceResponse
+	(*ListSpacesRequest)(nil),       // 7: zopday.config.v1.ListSpacesRequest
+	(*ListSpacesResponse)(nil),      // 8: zopday.config.v1.ListSpacesResponse
+	(*SyncRequest)(nil),             // 9: zopday.config.v1.SyncRequest
+	(*SyncResponse)(nil),            // 10: zopday.config.v1.SyncResponse
+	nil,                             // 11: zopday.config.v1.Space.ConfigEntry
 }
 var file_zopday_config_v1_config_proto_depIdxs = []int32{
-	0, // 0: zopday.config.v1.RegisterSpaceRequest.space:type_name -> zopday.config.v1.Space
-	1, // 1: zopday.config.v1.ConfigService.RegisterSpace:input_type -> zopday.config.v1.RegisterSpaceRequest
-	3, // 2: zopday.config.v1.ConfigService.DeregisterSpace:input_type -> zopday.config.v1.DeregisterSpaceRequest
-	5, // 3: zopday.config.v1.DiscoveryService.Sync:input_type -> zopday.config.v1.SyncRequest
-	2, // 4: zopday.config.v1.ConfigService.RegisterSpace:output_type -> zopday.config.v1.RegisterSpaceResponse
-	4, // 5: zopday.config.v1.ConfigService.DeregisterSpace:output_type -> zopday.config.v1.DeregisterSpaceResponse
-	6, // 6: zopday.config.v1.DiscoveryService.Sync:output_type -> zopday.config.v1.SyncResponse
-	4, // [4:7] is the sub-list for method output_type
-	1, // [1:4] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	11, // 0: zopday.config.v1.Space.config:type_name -> zopday.config.v1.Space.ConfigEntry
+	0,  // 1: zopday.config.v1.RegisterSpaceRequest.space:type_name -> zopday.config.v1.Space
+	0,  // 2: zopday.config.v1.GetSpaceResponse.space:type_name -> zopday.config.v1.Space
+	0,  // 3: zopday.config.v1.ListSpacesResponse.spaces:type_name -> zopday.config.v1.Space
+	1,  // 4: zopday.config.v1.ConfigService.RegisterSpace:input_type -> zopday.config.v1.RegisterSpaceRequest
+	3,  // 5: zopday.config.v1.ConfigService.DeregisterSpace:input_type -> zopday.config.v1.DeregisterSpaceRequest
+	5,  // 6: zopday.config.v1.ConfigService.GetSpace:input_type -> zopday.config.v1.GetSpaceRequest
+	7,  // 7: zopday.config.v1.ConfigService.ListSpaces:input_type -> zopday.config.v1.ListSpacesRequest
+	9,  // 8: zopday.config.v1.DiscoveryService.Sync:input_type -> zopday.config.v1.SyncRequest
+	2,  // 9: zopday.config.v1.ConfigService.RegisterSpace:output_type -> zopday.config.v1.RegisterSpaceResponse
+	4,  // 10: zopday.config.v1.ConfigService.DeregisterSpace:output_type -> zopday.config.v1.DeregisterSpaceResponse
+	6,  // 11: zopday.config.v1.ConfigService.GetSpace:output_type -> zopday.config.v1.GetSpaceResponse
+	8,  // 12: zopday.config.v1.ConfigService.ListSpaces:output_type -> zopday.config.v1.ListSpacesResponse
+	10, // 13: zopday.config.v1.DiscoveryService.Sync:output_type -> zopday.config.v1.SyncResponse
+	9,  // [9:14] is the sub-list for method output_type
+	4,  // [4:9] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_zopday_config_v1_config_proto_init() }
@@ -479,7 +772,7 @@ func file_zopday_config_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_zopday_config_v1_config_proto_rawDesc), len(file_zopday_config_v1_config_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -45,6 +45,11 @@ const (
 	// ConfigServiceDeregisterSpaceProcedure is the fully-qualified name of the ConfigService's
 	// DeregisterSpace RPC.
 	ConfigServiceDeregisterSpaceProcedure = "/zopday.config.v1.ConfigService/DeregisterSpace"
+	// ConfigServiceGetSpaceProcedure is the fully-qualified name of the ConfigService's GetSpace RPC.
+	ConfigServiceGetSpaceProcedure = "/zopday.config.v1.ConfigService/GetSpace"
+	// ConfigServiceListSpacesProcedure is the fully-qualified name of the ConfigService's ListSpaces
+	// RPC.
+	ConfigServiceListSpacesProcedure = "/zopday.config.v1.ConfigService/ListSpaces"
 	// DiscoveryServiceSyncProcedure is the fully-qualified name of the DiscoveryService's Sync RPC.
 	DiscoveryServiceSyncProcedure = "/zopday.config.v1.DiscoveryService/Sync"
 )
@@ -56,6 +61,10 @@ type ConfigServiceClient interface {
 	RegisterSpace(context.Context, *connect.Request[configv1.RegisterSpaceRequest]) (*connect.Response[configv1.RegisterSpaceResponse], error)
 	// DeregisterSpace forgets a space; one that is not known is no error.
 	DeregisterSpace(context.Context, *connect.Request[configv1.DeregisterSpaceRequest]) (*connect.Response[configv1.DeregisterSpaceResponse], error)
+	// GetSpace answers NOT_FOUND for a space that the organisation does not have.
+	GetSpace(context.Context, *connect.Request[configv1.GetSpaceRequest]) (*connect.Response[configv1.GetSpaceResponse], error)
+	// ListSpaces lists an organisation's spaces, the newest first, in pages.
+	ListSpaces(context.Context, *connect.Request[configv1.ListSpacesRequest]) (*connect.Response[configv1.ListSpacesResponse], error)
 }
 
 // NewConfigServiceClient constructs a client for the zopday.config.v1.ConfigService service. By
@@ -81,6 +90,18 @@ func NewConfigServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(configServiceMethods.ByName("DeregisterSpace")),
 			connect.WithClientOptions(opts...),
 		),
+		getSpace: connect.NewClient[configv1.GetSpaceRequest, configv1.GetSpaceResponse](
+			httpClient,
+			baseURL+ConfigServiceGetSpaceProcedure,
+			connect.WithSchema(configServiceMethods.ByName("GetSpace")),
+			connect.WithClientOptions(opts...),
+		),
+		listSpaces: connect.NewClient[configv1.ListSpacesRequest, configv1.ListSpacesResponse](
+			httpClient,
+			baseURL+ConfigServiceListSpacesProcedure,
+			connect.WithSchema(configServiceMethods.ByName("ListSpaces")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -88,6 +109,8 @@ func NewConfigServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 type configServiceClient struct {
 	registerSpace   *connect.Client[configv1.RegisterSpaceRequest, configv1.RegisterSpaceResponse]
 	deregisterSpace *connect.Client[configv1.DeregisterSpaceRequest, configv1.DeregisterSpaceResponse]
+	getSpace        *connect.Client[configv1.GetSpaceRequest, configv1.GetSpaceResponse]
+	listSpaces      *connect.Client[configv1.ListSpacesRequest, configv1.ListSpacesResponse]
 }
 
 // RegisterSpace calls zopday.config.v1.ConfigService.RegisterSpace.
@@ -100,6 +123,16 @@ func (c *configServiceClient) DeregisterSpace(ctx context.Context, req *connect.
 	return c.deregisterSpace.CallUnary(ctx, req)
 }
 
+// GetSpace calls zopday.config.v1.ConfigService.GetSpace.
+func (c *configServiceClient) GetSpace(ctx context.Context, req *connect.Request[configv1.GetSpaceRequest]) (*connect.Response[configv1.GetSpaceResponse], error) {
+	return c.getSpace.CallUnary(ctx, req)
+}
+
+// ListSpaces calls zopday.config.v1.ConfigService.ListSpaces.
+func (c *configServiceClient) ListSpaces(ctx context.Context, req *connect.Request[configv1.ListSpacesRequest]) (*connect.Response[configv1.ListSpacesResponse], error) {
+	return c.listSpaces.CallUnary(ctx, req)
+}
+
 // ConfigServiceHandler is an implementation of the zopday.config.v1.ConfigService service.
 type ConfigServiceHandler interface {
 	// RegisterSpace makes a space known. The same organisation, subject type and
@@ -107,6 +140,10 @@ type ConfigServiceHandler interface {
 	RegisterSpace(context.Context, *connect.Request[configv1.RegisterSpaceRequest]) (*connect.Response[configv1.RegisterSpaceResponse], error)
 	// DeregisterSpace forgets a space; one that is not known is no error.
 	DeregisterSpace(context.Context, *connect.Request[configv1.DeregisterSpaceRequest]) (*connect.Response[configv1.DeregisterSpaceResponse], error)
+	// GetSpace answers NOT_FOUND for a space that the organisation does not have.
+	GetSpace(context.Context, *connect.Request[configv1.GetSpaceRequest]) (*connect.Response[configv1.GetSpaceResponse], error)
+	// ListSpaces lists an organisation's spaces, the newest first, in pages.
+	ListSpaces(context.Context, *connect.Request[configv1.ListSpacesRequest]) (*connect.Response[configv1.ListSpacesResponse], error)
 }
 
 // NewConfigServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -128,12 +165,28 @@ func NewConfigServiceHandler(svc ConfigServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(configServiceMethods.ByName("DeregisterSpace")),
 		connect.WithHandlerOptions(opts...),
 	)
+	configServiceGetSpaceHandler := connect.NewUnaryHandler(
+		ConfigServiceGetSpaceProcedure,
+		svc.GetSpace,
+		connect.WithSchema(configServiceMethods.ByName("GetSpace")),
+		connect.WithHandlerOptions(opts...),
+	)
+	configServiceListSpacesHandler := connect.NewUnaryHandler(
+		ConfigServiceListSpacesProcedure,
+		svc.ListSpaces,
+		connect.WithSchema(configServiceMethods.ByName("ListSpaces")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/zopday.config.v1.ConfigService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ConfigServiceRegisterSpaceProcedure:
 			configServiceRegisterSpaceHandler.ServeHTTP(w, r)
 		case ConfigServiceDeregisterSpaceProcedure:
 			configServiceDeregisterSpaceHandler.ServeHTTP(w, r)
+		case ConfigServiceGetSpaceProcedure:
+			configServiceGetSpaceHandler.ServeHTTP(w, r)
+		case ConfigServiceListSpacesProcedure:
+			configServiceListSpacesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -149,6 +202,14 @@ func (UnimplementedConfigServiceHandler) RegisterSpace(context.Context, *connect
 
 func (UnimplementedConfigServiceHandler) DeregisterSpace(context.Context, *connect.Request[configv1.DeregisterSpaceRequest]) (*connect.Response[configv1.DeregisterSpaceResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("zopday.config.v1.ConfigService.DeregisterSpace is not implemented"))
+}
+
+func (UnimplementedConfigServiceHandler) GetSpace(context.Context, *connect.Request[configv1.GetSpaceRequest]) (*connect.Response[configv1.GetSpaceResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("zopday.config.v1.ConfigService.GetSpace is not implemented"))
+}
+
+func (UnimplementedConfigServiceHandler) ListSpaces(context.Context, *connect.Request[configv1.ListSpacesRequest]) (*connect.Response[configv1.ListSpacesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("zopday.config.v1.ConfigService.ListSpaces is not implemented"))
 }
 
 // DiscoveryServiceClient is a client for the zopday.config.v1.DiscoveryService service.
