@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo sandbox build test vet lint vuln bench chaos generate deps tools
+.PHONY: help demo sandbox build test vet lint vuln bench chaos generate deps kube tools
 
 # Two packages at a time and a limit far above what any needs: a hang ends with a stack trace.
 GOTEST := go test -p 2 -timeout 45m
@@ -20,7 +20,7 @@ build: ## build bin/zopday
 	@mkdir -p bin
 	@go build -o bin/ ./cmd/zopday
 
-test: deps vet ## install what the tests need if it is missing, then vet and test everything
+test: deps kube vet ## install what the tests need if it is missing, then vet and test everything
 	$(GOTEST) ./...
 
 vet:
@@ -35,12 +35,15 @@ lint: tools vuln ## golangci-lint, shellcheck, go mod verify and known vulnerabi
 vuln: tools ## known vulnerabilities, from the database that is a Go module
 	scripts/vulncheck ./...
 
-bench: deps ## cloud calls, times and parked jobs of the product; steps a second beside plain SQL, River and DBOS
+bench: deps kube ## cloud calls, times and parked jobs of the product; steps a second beside plain SQL, River and DBOS
 	@go run ./bench
 	@cd bench/peers && go run .
 
-chaos: deps ## the crash matrix at every call, write and read, of every environment; slow
+chaos: deps kube ## the crash matrix at every call, write and read, of every environment; slow
 	E2E_ALL=1 go test -count=1 -p 1 -timeout 3h ./internal/e2e/...
+
+kube: ## build the Kubernetes control plane of the simulated clusters; minutes, the first time
+	@scripts/kube
 
 generate: ## write the generated code anew
 	scripts/generate
