@@ -206,6 +206,19 @@ type ClusterRef struct {
 	ResourceGroup string `json:"resourceGroup,omitempty"` // Azure
 }
 
+// ClusterRef names the cluster of a cluster job, or the one that a component job
+// installs onto.
+func (j *Job) ClusterRef() ClusterRef {
+	infra := j.Config.InfraConfig
+	return ClusterRef{Region: j.Region, Name: infra.Cluster.Name, ResourceGroup: cmp.Or(infra.ResourceGroup, infra.ExistingResourceGroup)}
+}
+
+// The types of spaces.
+const (
+	SpaceKubernetes = "kubernetes"
+	SpaceVM         = "vm"
+)
+
 // ClusterInfo is what the steps know of a cluster. Version, ServiceCIDR, PodCIDR
 // and the pools' types are resolved by stepValidate, before anything is made.
 type ClusterInfo struct {
@@ -243,9 +256,10 @@ type NodePoolInfo struct {
 	Zones        []string `json:"zones,omitempty"` // in which its type is offered
 	Min          int      `json:"min"`
 	Max          int      `json:"max"`
-	Desired      int      `json:"desired"`         // per pool, all zones together
-	Ready        int      `json:"ready,omitempty"` // nodes that joined and are Ready
-	State        string   `json:"state,omitempty"` // the cloud's own word
+	Desired      int      `json:"desired"`             // per pool, all zones together
+	NodeLabel    string   `json:"nodeLabel,omitempty"` // what its nodes are labelled with as their pool, where that is not Name
+	Ready        int      `json:"ready,omitempty"`     // nodes that joined and are Ready
+	State        string   `json:"state,omitempty"`     // the cloud's own word
 }
 
 // Pool finds a node pool by its name; nil if there is none.

@@ -173,4 +173,8 @@ type VMOp string
 const (
 	AttachLB VMOp = "attach_lb"
 	DetachLB VMOp = "detach_lb"
+
+	// The component operations, by the discriminator componentOp.
+	UpgradeComponent  VMOp = "upgrade"
+	RollBackComponent VMOp = "rollback"
 )

@@ -101,8 +101,20 @@ func (g *guarded) RoundTrip(req *http.Request) (*http.Response, error) {
 // CloseIdleConnections lets go of the connections that are kept open.
 func (g *guarded) CloseIdleConnections() { g.next.CloseIdleConnections() }
 
+// Interface is the typed client of a cluster.
+type Interface = kubernetes.Interface
+
+// Version is the version of a cluster's API server, such as v1.36.2.
+func Version(c Interface) (string, error) {
+	v, err := c.Discovery().ServerVersion()
+	if err != nil {
+		return "", Classify("get version", err)
+	}
+	return v.GitVersion, nil
+}
+
 // Client is the typed client of a cluster, for the life of ctx.
-func Client(ctx context.Context, access cloud.KubeAccess) (kubernetes.Interface, error) {
+func Client(ctx context.Context, access cloud.KubeAccess) (Interface, error) {
 	cfg, err := RESTConfig(ctx, access)
 	if err != nil {
 		return nil, err

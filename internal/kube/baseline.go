@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
@@ -55,14 +54,14 @@ var classes = map[job.Provider]storagev1.StorageClass{
 // Baseline makes what every cluster of ours has from the start: a default
 // storage class whose disks are encrypted, and pod security labels on the
 // namespace that everybody starts in. In a verify it reports what differs.
-func Baseline(ctx context.Context, r *pipeline.Run, c kubernetes.Interface) error {
+func Baseline(ctx context.Context, r *pipeline.Run, c Interface) error {
 	if err := ensureClass(ctx, r, c); err != nil {
 		return err
 	}
 	return labelNamespace(ctx, r, c, metav1.NamespaceDefault)
 }
 
-func ensureClass(ctx context.Context, r *pipeline.Run, c kubernetes.Interface) error {
+func ensureClass(ctx context.Context, r *pipeline.Run, c Interface) error {
 	want := classes[r.Job.Provider]
 	have, err := c.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -113,7 +112,7 @@ func encrypted(p job.Provider, s storagev1.StorageClass) bool {
 	return p != job.AWS || s.Parameters["encrypted"] == "true"
 }
 
-func labelNamespace(ctx context.Context, r *pipeline.Run, c kubernetes.Interface, name string) error {
+func labelNamespace(ctx context.Context, r *pipeline.Run, c Interface, name string) error {
 	ns, err := c.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return Classify("get namespace "+name, err)
@@ -146,7 +145,7 @@ type Namespace struct {
 }
 
 // Namespaces lists the namespaces of a cluster.
-func Namespaces(ctx context.Context, c kubernetes.Interface) ([]Namespace, error) {
+func Namespaces(ctx context.Context, c Interface) ([]Namespace, error) {
 	var out []Namespace
 	opts := metav1.ListOptions{Limit: 250}
 	for {
@@ -165,7 +164,7 @@ func Namespaces(ctx context.Context, c kubernetes.Interface) ([]Namespace, error
 
 // CreateNamespace makes a namespace with our pod security labels; one that is
 // there already is an error of class Exists.
-func CreateNamespace(ctx context.Context, c kubernetes.Interface, name string, labels map[string]string) (Namespace, error) {
+func CreateNamespace(ctx context.Context, c Interface, name string, labels map[string]string) (Namespace, error) {
 	all := maps.Clone(PodSecurity)
 	maps.Copy(all, labels)
 	all[managedBy] = "zopday"

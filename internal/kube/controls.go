@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/zopday/provisioner/internal/job"
 )
@@ -21,7 +20,7 @@ var rows = map[job.Provider]struct{ storage, security, kubelet, storageSource, s
 }
 
 // Controls reads the hardening controls of a cluster that its API server answers for.
-func Controls(ctx context.Context, c kubernetes.Interface, p job.Provider) ([]job.Control, error) {
+func Controls(ctx context.Context, c Interface, p job.Provider) ([]job.Control, error) {
 	row := rows[p]
 	var out []job.Control
 	if row.storage != "" {
@@ -46,7 +45,7 @@ func Controls(ctx context.Context, c kubernetes.Interface, p job.Provider) ([]jo
 	return out, nil
 }
 
-func storageControl(ctx context.Context, c kubernetes.Interface, p job.Provider, id, source string) (job.Control, error) {
+func storageControl(ctx context.Context, c Interface, p job.Provider, id, source string) (job.Control, error) {
 	out := job.Control{ID: id, Name: "default storage class encrypts", Wanted: "encrypted: true", Source: source}
 	list, err := c.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -66,7 +65,7 @@ func storageControl(ctx context.Context, c kubernetes.Interface, p job.Provider,
 	return out, nil
 }
 
-func securityControl(ctx context.Context, c kubernetes.Interface, id, source string) (job.Control, error) {
+func securityControl(ctx context.Context, c Interface, id, source string) (job.Control, error) {
 	out := job.Control{ID: id, Name: "pod security labels on namespaces", Wanted: "warn and audit at baseline or stricter", Source: source}
 	all, err := Namespaces(ctx, c)
 	if err != nil {
@@ -99,7 +98,7 @@ func systemNamespace(name string) bool {
 
 // kubeletControl reads one node's kubelet configuration back through the API
 // server ("configz" of the kubelet).
-func kubeletControl(ctx context.Context, c kubernetes.Interface, id, source string) (job.Control, error) {
+func kubeletControl(ctx context.Context, c Interface, id, source string) (job.Control, error) {
 	out := job.Control{
 		ID: id, Name: "kubelet configuration", Source: source,
 		Wanted: "anonymous auth off, webhook authorization, read-only port 0, client CA set, certificate rotation on",

@@ -80,7 +80,7 @@ func summary(names []string) string {
 
 type drain struct {
 	run   *pipeline.Run
-	typed kubernetes.Interface
+	typed Interface
 	dyn   dynamic.Interface
 }
 

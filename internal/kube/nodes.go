@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/zopday/provisioner/internal/job"
 )
@@ -19,7 +18,7 @@ var poolLabels = map[job.Provider]string{
 
 // Ready counts the nodes of a cluster that are Ready by pool, by the cloud's
 // name of the pool, and says of those that are not what they lack.
-func Ready(ctx context.Context, c kubernetes.Interface, p job.Provider) (ready map[string]int, lacking []string, err error) {
+func Ready(ctx context.Context, c Interface, p job.Provider) (ready map[string]int, lacking []string, err error) {
 	ready = map[string]int{}
 	opts := metav1.ListOptions{Limit: 250}
 	for {

@@ -214,6 +214,20 @@ func (r *Run) removed(ctx context.Context, x Resource, rec job.Object) error {
 	return nil
 }
 
+// Forget records an object as gone without asking for it: what it was a part of
+// is gone, such as a release's cluster, so nobody could answer. Every other
+// removal is [Run.Remove], which is done only when the cloud says so.
+func (r *Run) Forget(ctx context.Context, kind, key, why string) error {
+	rec, known := r.Object(kind, key)
+	if !known || r.Mode != Apply || rec.State != job.ObjectCreated && rec.State != job.ObjectIntended {
+		return nil
+	}
+	now := r.Now()
+	rec.State, rec.RemovedAt, rec.Reason = job.ObjectRemoved, &now, why
+	ev := job.Event{Type: "object.removed", Step: r.Step, Message: fmt.Sprintf("%s %s %s", kind, rec.Name, why)}
+	return r.put(ctx, []job.Event{ev}, rec)
+}
+
 // How a job stops that something of others stands in the way of.
 const (
 	codeBlocked = "blocked"

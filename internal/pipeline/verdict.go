@@ -25,6 +25,12 @@ func Wait(after time.Duration, format string, args ...any) error {
 	return &WaitError{After: after, For: fmt.Sprintf(format, args...)}
 }
 
+// IsWait reports whether err parks the job.
+func IsWait(err error) bool {
+	var w *WaitError
+	return errors.As(err, &w)
+}
+
 // A FatalError stops the job until a person does something.
 type FatalError struct {
 	Problem job.Error

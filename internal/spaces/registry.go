@@ -20,13 +20,8 @@ import (
 	configv1 "github.com/zopday/provisioner/internal/spaces/configv1"
 )
 
-// The types of spaces: what can be deployed to them.
-const (
-	TypeKubernetes = "kubernetes"
-	TypeVM         = "vm"
-)
-
-var spaceTypes = []string{TypeKubernetes, TypeVM}
+// spaceTypes are what can be deployed to a space.
+var spaceTypes = []string{job.SpaceKubernetes, job.SpaceVM}
 
 // A Registry is the built-in config and discovery service.
 type Registry struct{ d *db.DB }

@@ -7,6 +7,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/zopday/provisioner/internal/db"
+	"github.com/zopday/provisioner/internal/job"
 	configv1 "github.com/zopday/provisioner/internal/spaces/configv1"
 )
 
@@ -25,7 +26,7 @@ func TestBuiltInServiceOverGRPC(t *testing.T) {
 	t.Cleanup(func() { _ = closeServer() })
 
 	space := &configv1.Space{OrgId: "org_1", Name: "shop", JobId: "job_1", SubjectType: "vm_pool", SubjectId: "vmp_1", Provider: "aws", Region: "us-east-1", ExecMode: "SSM",
-		SpaceType: TypeVM, Config: map[string]string{"region": "us-east-1"}}
+		SpaceType: job.SpaceVM, Config: map[string]string{"region": "us-east-1"}}
 	id, err := c.Register(ctx, space)
 	if err != nil || id == "" {
 		t.Fatalf("Register = %q, %v", id, err)
@@ -41,7 +42,7 @@ func TestBuiltInServiceOverGRPC(t *testing.T) {
 	if got, err := c.Get(ctx, "org_2", id); got != nil || err != nil {
 		t.Fatalf("another organisation sees the space: %v, %v", got, err)
 	}
-	second, err := c.Register(ctx, &configv1.Space{OrgId: "org_1", Name: "k", JobId: "job_2", SubjectType: "cluster", SubjectId: "clu_1", Provider: "gcp", Region: "r", SpaceType: TypeKubernetes})
+	second, err := c.Register(ctx, &configv1.Space{OrgId: "org_1", Name: "k", JobId: "job_2", SubjectType: "cluster", SubjectId: "clu_1", Provider: "gcp", Region: "r", SpaceType: job.SpaceKubernetes})
 	if err != nil {
 		t.Fatal(err)
 	}

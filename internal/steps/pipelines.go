@@ -27,6 +27,9 @@ const (
 	CreateTargetGroup    = "stepCreateTargetGroup"
 	CreateListener       = "stepCreateListener"
 	CreateDNSRecord      = "stepCreateDNSRecord"
+	CreateCluster        = "stepCreateCluster"
+	BootstrapComponents  = "stepBootstrapComponents"
+	InstallRelease       = "stepInstallRelease"
 	CreatePeering        = "stepCreatePeering"
 	CreateDNSZone        = "stepCreateDNSZone"
 	RegisterSpace        = "stepRegisterSpace"
@@ -42,8 +45,9 @@ type Registrar interface {
 
 // A Set is the steps over one cloud account.
 type Set struct {
-	Cloud  cloud.Provider
-	Spaces Registrar
+	Cloud      cloud.Provider
+	Spaces     Registrar
+	Components Components // nil: none can be installed
 }
 
 // Pipeline is every step that the job's family can go through.
@@ -53,6 +57,10 @@ func (s Set) Pipeline(j *job.Job) (pipeline.Pipeline, error) {
 		return s.vm(), nil
 	case j.Kind == job.Provisioning && j.ResourceType == job.Network:
 		return s.network(), nil
+	case j.Kind == job.Provisioning && j.ResourceType == job.Cluster:
+		return s.cluster(), nil
+	case j.Kind == job.Provisioning && j.ResourceType == job.Component:
+		return s.component(), nil
 	}
 	return nil, fmt.Errorf("there is no pipeline for kind %s, resource type %s", j.Kind, j.ResourceType)
 }
@@ -107,6 +115,8 @@ func (s Set) Current(j *job.Job) (pipeline.Pipeline, job.Direction, error) {
 		return p.For(j).Reversed(), job.Down, nil
 	case job.PhaseUpdate:
 		switch j.VMOp {
+		case job.UpgradeComponent, job.RollBackComponent:
+			return s.component(), job.Up, nil
 		case job.AttachLB:
 			return unconditional(s.loadBalancer()), job.Up, nil
 		case job.DetachLB:

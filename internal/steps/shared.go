@@ -9,6 +9,7 @@ import (
 
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/kube"
 	"github.com/zopday/provisioner/internal/pipeline"
 	configv1 "github.com/zopday/provisioner/internal/spaces/configv1"
 )
@@ -136,12 +137,32 @@ func (s Set) registerSpace(ctx context.Context, r *pipeline.Run) error {
 	id, err := s.Spaces.Register(ctx, &configv1.Space{
 		OrgId: r.Job.OrgID, JobId: r.Job.ID, Name: r.Job.Name, SubjectType: r.Job.SubjectType, SubjectId: r.Job.SubjectID,
 		Provider: string(r.Job.Provider), Region: r.Job.Region, ExecMode: string(infra.ExecMode),
+		SpaceType: spaceType(r.Job), CloudAccountId: r.Job.CloudAccountID, Config: spaceConfig(r.Job),
 	})
 	if err != nil {
 		return fmt.Errorf("register space: %w", err)
 	}
 	infra.SpaceID = id
 	return r.Save(ctx)
+}
+
+func spaceType(j *job.Job) string {
+	if j.ResourceType == job.Cluster {
+		return job.SpaceKubernetes
+	}
+	return job.SpaceVM
+}
+
+// spaceConfig is where a space is.
+func spaceConfig(j *job.Job) map[string]string {
+	config := map[string]string{"region": j.Region}
+	if ref := j.ClusterRef(); ref.Name != "" {
+		config["cluster"] = ref.Name
+	}
+	if group := j.ClusterRef().ResourceGroup; group != "" && j.Provider == job.Azure {
+		config["resourceGroup"] = group
+	}
+	return config
 }
 
 func (s Set) deregisterSpace(ctx context.Context, r *pipeline.Run) error {
@@ -156,31 +177,75 @@ func (s Set) deregisterSpace(ctx context.Context, r *pipeline.Run) error {
 	return r.Save(ctx)
 }
 
-// finalize reads the hardening controls back from the cloud. A failed read is
-// never taken for a control that does not hold. What did not hold when the job
-// ended is in its report; a verify tells what has changed since.
+// finalize reads the hardening controls back from the cloud, and from a
+// cluster's API server. A failed read is never taken for a control that does not
+// hold. A cluster whose controls do not hold fails, unless its spec waives them
+// by name; what did not hold when another job ended is in its report. A verify
+// tells what has changed since.
 func (s Set) finalize(ctx context.Context, r *pipeline.Run) error {
 	if r.Mode == pipeline.Plan || !r.Job.Owns() {
 		return nil
 	}
-	report, err := s.Cloud.Controls(ctx, r)
+	report, err := s.controls(ctx, r)
 	if err != nil {
 		return err
 	}
-	var unmet []string
+	var unmet, texts []string
 	before := r.Job.Config.InfraConfig.Report
 	for _, c := range report {
-		if c.Met {
+		if c.Met || c.Unchecked {
 			continue
 		}
-		unmet = append(unmet, c.ID)
+		if c.Waived == "" {
+			unmet = append(unmet, c.ID)
+			texts = append(texts, fmt.Sprintf("%s %s: wanted %s, seen %s", c.ID, c.Name, c.Wanted, c.Seen))
+		}
 		if r.Mode == pipeline.Verify && !slices.Contains(before, c) {
 			r.AddDrift(pipeline.Drift{Kind: "control", Key: c.ID, Attr: c.Name, Wanted: c.Wanted, Seen: c.Seen})
 		}
 	}
-	if len(unmet) > 0 {
-		r.Note("hardening not as wanted: %s", strings.Join(unmet, ", "))
-	}
 	r.Job.Config.InfraConfig.Report = report
-	return r.Save(ctx)
+	if err := r.Save(ctx); err != nil || len(unmet) == 0 {
+		return err
+	}
+	r.Note("hardening not as wanted: %s", strings.Join(unmet, ", "))
+	if r.Job.ResourceType != job.Cluster || r.Mode == pipeline.Verify {
+		return nil
+	}
+	return pipeline.Fatal("hardening", strings.Join(texts, "\n"),
+		"Put right what differs (somebody may have changed it after it was made) and retry, or waive the control by name: PATCH config.spec.waive with its name and the reason, then retry.").On("config.spec.waive")
+}
+
+// controls is the whole hardening report, with the waivers of the spec in it.
+func (s Set) controls(ctx context.Context, r *pipeline.Run) ([]job.Control, error) {
+	report, err := s.Cloud.Controls(ctx, r)
+	if err != nil || r.Job.ResourceType != job.Cluster {
+		return report, err
+	}
+	spec, err := r.Job.ClusterSpec()
+	if err != nil {
+		return nil, err
+	}
+	access, err := s.access(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kube.Client(ctx, access)
+	if err != nil {
+		return nil, err
+	}
+	inside, err := kube.Controls(ctx, client, r.Job.Provider)
+	if err != nil {
+		return nil, err
+	}
+	report = append(report, inside...)
+	for i, c := range report {
+		for _, w := range spec.Waive {
+			if w.Control == c.ID && !c.Met {
+				report[i].Waived = w.Reason
+			}
+		}
+	}
+	slices.SortStableFunc(report, func(a, b job.Control) int { return strings.Compare(a.ID, b.ID) })
+	return report, nil
 }
