@@ -56,8 +56,9 @@ var rules = map[string]rule{
 	"internal/spaces":                          {may: "internal/db internal/job internal/spaces/...", tests: "internal/pgtest"},
 	"internal/spaces/configv1":                 {},
 	"internal/spaces/configv1/configv1connect": {may: "internal/spaces/configv1"},
+	"internal/kube": {may: "internal/job internal/pipeline internal/cloud", tests: "internal/sim/..."},
 	"internal/steps": {
-		may:   "internal/job internal/pipeline internal/cloud internal/spaces/... internal/secrets internal/bootstrap",
+		may:   "internal/job internal/pipeline internal/cloud internal/kube internal/spaces/... internal/secrets internal/bootstrap",
 		tests: "internal/cloud/... internal/sim/...",
 	},
 	"internal/reconciler": {
@@ -113,6 +114,8 @@ var outside = map[string]string{
 	"github.com/spf13/cobra":   "internal/cli cmd/zopday",
 	"github.com/danielgtaylor": "internal/api",
 	"mvdan.cc/sh/":             "internal/bootstrap internal/sim/...",
+	"k8s.io/":                  "internal/kube internal/components internal/sim/kube",
+	"helm.sh/":                 "internal/components",
 	"testing":                  "internal/pgtest internal/e2e",
 }
 
