@@ -45,6 +45,16 @@ type KubeCluster struct {
 	// The cloud controller: what the cluster makes outside itself, in the cloud
 	// account. Nil: none.
 	Cloud KubeCloud
+
+	// Objects are what the cloud itself puts into its clusters, such as their
+	// storage classes. What is there already stays as it is.
+	Objects []KubeObject
+}
+
+// A KubeObject is an object to be created.
+type KubeObject struct {
+	Path string // of its collection: /apis/storage.k8s.io/v1/storageclasses
+	JSON []byte // the object, apiVersion and kind with it
 }
 
 // A KubeUser is an authenticated caller.
@@ -76,6 +86,13 @@ type KubeNode struct {
 	Taints []KubeTaint
 	// ProviderID is the cloud's ID of the machine, as Node.spec.providerID has it.
 	ProviderID string
+
+	CPUs      int    // 4 if none are given
+	MemoryMiB int    // 16384 if none are given
+	Pods      int    // how many it may hold; 110 if it is not said
+	Kubelet   string // its version, such as v1.36.3-eks-3f8a2c1; the server's own if it is not said
+	IP        string // its internal address; one is made up if it is not said
+	NotReady  bool   // its kubelet says that it is not ready
 }
 
 // A KubeTaint is a taint of a node.
@@ -100,6 +117,7 @@ type KubeCloud interface {
 // A KubeService is a Service of type LoadBalancer.
 type KubeService struct {
 	Namespace, Name, UID string
+	Class                string // its spec.loadBalancerClass; a controller leaves other controllers' classes alone
 	Annotations          map[string]string
 	Ports                []int
 }
@@ -109,6 +127,7 @@ type KubeVolume struct {
 	Namespace, Name, UID string // of the claim
 	Handle               string // of its disk, once it has one
 	GiB                  int
-	Zone                 string
+	Zone                 string            // of the node that is to use it; empty if none was chosen
+	Provisioner          string            // such as ebs.csi.aws.com
 	StorageClass         map[string]string // the class's parameters
 }
