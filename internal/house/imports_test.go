@@ -56,7 +56,8 @@ var rules = map[string]rule{
 	"internal/spaces":                          {may: "internal/db internal/job internal/spaces/...", tests: "internal/pgtest"},
 	"internal/spaces/configv1":                 {},
 	"internal/spaces/configv1/configv1connect": {may: "internal/spaces/configv1"},
-	"internal/kube": {may: "internal/job internal/pipeline internal/cloud", tests: "internal/sim/..."},
+	"internal/components":                      {may: "internal/job internal/pipeline internal/cloud internal/kube", tests: "internal/sim/..."},
+	"internal/kube":                            {may: "internal/job internal/pipeline internal/cloud", tests: "internal/sim/..."},
 	"internal/steps": {
 		may:   "internal/job internal/pipeline internal/cloud internal/kube internal/spaces/... internal/secrets internal/bootstrap",
 		tests: "internal/cloud/... internal/sim/...",
@@ -90,6 +91,7 @@ var rules = map[string]rule{
 	// The simulated clouds know nothing of the product, so they cannot say what it hopes to hear.
 	"internal/sim":                {},
 	"internal/sim/guest":          {},
+	"internal/sim/charts":         {},
 	"internal/sim/aws":            {may: "internal/sim internal/sim/guest"},
 	"internal/sim/gcp":            {may: "internal/sim internal/sim/guest internal/sim/gcp/..."},
 	"internal/sim/gcp/schema":     {},
