@@ -37,6 +37,8 @@ type Options struct {
 	Tokens map[string]Caller
 	// Services are the APIs that are enabled in a fresh project, by host name; nil means all that are simulated.
 	Services []string
+	// Kubernetes gives clusters their API servers; nil: their endpoints are names that nothing answers at.
+	Kubernetes sim.Kubernetes
 }
 
 // DefaultProjects are those of a world without configuration.
@@ -63,9 +65,11 @@ type Cloud struct {
 	apis  map[string]*api // by name and version, as schema.APIs
 	hooks hooks
 
-	compute *Compute
-	tokens  *oauth
-	iam     *iamService
+	compute   *Compute
+	tokens    *oauth
+	iam       *iamService
+	kms       *cloudKMS
+	container *container
 
 	// policyMember refuses a member of a policy that does not exist (IAM).
 	policyMember func(member string) *Error
@@ -87,6 +91,10 @@ type hooks struct {
 	producers []func(network string) []string
 	// rangeUsers names the private connection that uses an allocated range of a network, if one does (Service Networking).
 	rangeUsers func(network, rangeName string) string
+	// roles are those that a member has in a project (Resource Manager).
+	roles func(project, member string) []string
+	// instanceChanged are told of every change of an instance of Compute Engine, by its path.
+	instanceChanged []func(path string)
 }
 
 // A ServiceAccount is what other services need to know of IAM's.
@@ -134,6 +142,14 @@ func (c *Cloud) projectIDs() []string {
 	}
 	sort.Strings(ids)
 	return ids
+}
+
+// rolesOf are the roles that a member of policies has in a project.
+func (c *Cloud) rolesOf(project, member string) []string {
+	if c.hooks.roles == nil {
+		return nil
+	}
+	return c.hooks.roles(project, member)
 }
 
 // quota is the limit that holds for a project in a region; it panics on a metric that nobody declared, which is a mistake in

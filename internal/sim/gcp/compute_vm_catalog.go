@@ -3,6 +3,7 @@ package gcp
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // A machineFamily is a series of predefined machine types ("Machine families resource and comparison guide").
@@ -123,8 +124,11 @@ type systemImage struct {
 
 // system is what the image's system calls itself.
 func (p systemImage) system() string {
-	if p.Distro == "debian" {
+	switch p.Distro {
+	case "debian":
 		return "Debian GNU/Linux " + p.Release
+	case "cos":
+		return "Container-Optimized OS from Google " + p.Release
 	}
 	return "Ubuntu " + p.Release + " LTS"
 }
@@ -166,8 +170,24 @@ var publicImages = func() []publicImage {
 	add(debian, "debian-12-bookworm-arm64", "debian-12-arm64", "debian", "12", "6.1.0-41-cloud-arm64", true)
 	add(debian, "debian-13-trixie", "debian-13", "debian", "13", "6.12.57+deb13-cloud-amd64", false)
 	add(debian, "debian-13-trixie-arm64", "debian-13-arm64", "debian", "13", "6.12.57+deb13-cloud-arm64", true)
+	for _, arm := range []bool{false, true} {
+		name := "gke-" + nodeImage + "-cos-125-19216-104-74-c-pre"
+		if arm {
+			name = strings.Replace(name, "cos-", "cos-arm64-", 1)
+		}
+		all = append(all, publicImage{systemImage{"cos", "125", "6.12.46+", arm}, nodeImageProject, name + "-" + imageVersion, "gke-cos", false})
+	}
 	return all
 }()
+
+// Nodes of clusters run an image of GKE's own ("Node images"), which nobody else lists.
+const nodeImageProject, nodeImage = "gke-node-images", "1358-gke1036000"
+
+// nodeImageFor is the image of nodes of an architecture.
+func nodeImageFor(arm bool) string {
+	i := slices.IndexFunc(publicImages, func(p publicImage) bool { return p.project == nodeImageProject && p.Arm == arm })
+	return publicImages[i].path()
+}
 
 // publicImageBy finds an image of a public project by name, or the newest one of a family that is not deprecated.
 func publicImageBy(project, name, family string) (publicImage, bool) {

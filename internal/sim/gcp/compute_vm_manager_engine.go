@@ -18,8 +18,11 @@ func (e *Compute) poke(path string) {
 	}
 }
 
-// instanceChanged tells the group of an instance that something has happened to it.
+// instanceChanged tells the group of an instance, and the services that asked for it, that something has happened to it.
 func (e *Compute) instanceChanged(path string) {
+	for _, tell := range e.cloud.hooks.instanceChanged {
+		tell(path)
+	}
 	for manager, g := range e.st.VM.Groups {
 		if slices.ContainsFunc(g.Instances, func(i *managedInstance) bool { return i.Path == path }) {
 			e.poke(manager)

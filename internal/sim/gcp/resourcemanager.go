@@ -27,6 +27,7 @@ func newResourceManager(c *Cloud) *resourceManager {
 	m := &resourceManager{cloud: c}
 	c.World.Register(m)
 	c.hooks.accountGone = append(c.hooks.accountGone, m.accountGone)
+	c.hooks.roles = m.roles
 	v1 := map[string]operation{
 		"projects.get":  func(r *request) (any, error) { return projectV1(r.Project), nil },
 		"projects.list": func(r *request) (any, error) { return m.listProjects(r, projectV1) },
@@ -120,6 +121,21 @@ func (m *resourceManager) accountGone(a ServiceAccount) {
 			}
 		}
 	}
+}
+
+// roles are those that a member has in a project.
+func (m *resourceManager) roles(project, member string) []string {
+	p := m.st.Policies[project]
+	if p == nil {
+		return nil
+	}
+	var out []string
+	for _, b := range docs(p.Doc, "bindings") {
+		if slices.Contains(texts(b, "members"), member) {
+			out = append(out, str(b, "role"))
+		}
+	}
+	return out
 }
 
 func bindingID(project, role, member string) string {

@@ -17,6 +17,8 @@ func (c *Cloud) addServices() {
 	newResourceManager(c)
 	newServiceNetworking(c)
 	newServiceUsage(c)
+	c.kms = newCloudKMS(c)
+	c.container = newContainer(c)
 }
 
 // add makes an API known; key is its name and version as in package schema.
