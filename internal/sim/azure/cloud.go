@@ -23,6 +23,8 @@ const (
 type Client struct {
 	ID, Secret, ObjectID, Name string
 	Subscriptions              []string
+	// Groups are the object IDs of the directory's groups that it is a member of.
+	Groups []string
 }
 
 // Options set up the simulated Azure.
@@ -31,6 +33,8 @@ type Options struct {
 	Tenant string
 	// Clients are the service principals; empty means those of DefaultClients.
 	Clients []Client
+	// Kubernetes gives managed clusters their API servers; nil: their endpoints answer nobody.
+	Kubernetes sim.Kubernetes
 	// BootTime is how long a machine takes from running to the end of its cloud-init; zero means 40 s.
 	BootTime time.Duration
 }
@@ -54,6 +58,7 @@ type Cloud struct {
 	routes  []route
 	index   index
 	guests  *guests
+	servers *apiServers
 	signing []byte
 }
 
@@ -71,6 +76,7 @@ func New(w *sim.World, opt Options) *Cloud {
 	c := &Cloud{World: w, opt: opt, shelves: map[string]*shelf{}, kinds: map[string]*kind{}}
 	c.index.cloud = c
 	c.signing = signingKey(opt)
+	c.servers = newAPIServers(c)
 	c.addServices()
 	for _, name := range c.shelfNames() {
 		c.shelves[name].Reset() // what fresh accounts have is known only now

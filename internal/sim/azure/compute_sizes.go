@@ -27,23 +27,25 @@ type vmSeries struct {
 	// NoAccelerated: no accelerated networking; NoHostCrypt: no encryption at host; Restricted: not offered to this kind of
 	// subscription; Quota: default limit of vCPUs, zero meaning 100, negative none.
 	NoAccelerated, NoHostCrypt, Restricted bool
-	Quota                                  int
+	// CachePerCPU and TempPerCPU are the GiB of cache and of local disk a vCPU, for ephemeral OS disks; zero: none.
+	CachePerCPU, TempPerCPU float64
+	Quota                   int
 }
 
 // vmSeriesTable holds a choice of the current series ("Sizes for virtual machines in Azure").
 var vmSeriesTable = []*vmSeries{
 	{Pattern: "Standard_D%ds_v6", Family: "standardDSv6Family", FamilyName: "Standard DSv6 Family vCPUs", Arch: "x64", Gens: "V2", PerCPU: 4, CPUs: []int{2, 4, 8, 16, 32, 48, 64, 96}},
 	{Pattern: "Standard_D%ds_v5", Family: "standardDSv5Family", FamilyName: "Standard DSv5 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 4, CPUs: []int{2, 4, 8, 16, 32, 48, 64, 96}},
-	{Pattern: "Standard_D%dds_v5", Family: "standardDDSv5Family", FamilyName: "Standard DDSv5 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 4, CPUs: []int{2, 4, 8, 16, 32, 48, 64, 96}},
+	{Pattern: "Standard_D%dds_v5", Family: "standardDDSv5Family", FamilyName: "Standard DDSv5 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 4, CPUs: []int{2, 4, 8, 16, 32, 48, 64, 96}, TempPerCPU: 37.5},
 	{Pattern: "Standard_D%das_v5", Family: "standardDASv5Family", FamilyName: "Standard DASv5 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 4, CPUs: []int{2, 4, 8, 16, 32, 48, 64, 96}},
 	{Pattern: "Standard_D%dls_v5", Family: "standardDLSv5Family", FamilyName: "Standard DLSv5 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 2, CPUs: []int{2, 4, 8, 16, 32, 48, 64, 96}},
 	{Pattern: "Standard_D%dps_v6", Family: "StandardDpsv6Family", FamilyName: "Standard Dpsv6 Family vCPUs", Arch: "Arm64", Gens: "V2", PerCPU: 4, CPUs: []int{2, 4, 8, 16, 32, 48, 64, 96}},
 	{Pattern: "Standard_D%dps_v5", Family: "standardDPSv5Family", FamilyName: "Standard DPSv5 Family vCPUs", Arch: "Arm64", Gens: "V2", PerCPU: 4, CPUs: []int{2, 4, 8, 16, 32, 48, 64}},
 	{Pattern: "Standard_D%dpls_v5", Family: "standardDPLSv5Family", FamilyName: "Standard DPLSv5 Family vCPUs", Arch: "Arm64", Gens: "V2", PerCPU: 2, CPUs: []int{2, 4, 8, 16, 32, 48, 64}},
-	{Pattern: "Standard_D%ds_v3", Family: "standardDSv3Family", FamilyName: "Standard DSv3 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 4, CPUs: []int{2, 4, 8, 16, 32, 48, 64}},
+	{Pattern: "Standard_D%ds_v3", Family: "standardDSv3Family", FamilyName: "Standard DSv3 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 4, CPUs: []int{2, 4, 8, 16, 32, 48, 64}, CachePerCPU: 25, TempPerCPU: 8},
 	{Pattern: "Standard_E%ds_v5", Family: "standardESv5Family", FamilyName: "Standard ESv5 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 8, CPUs: []int{2, 4, 8, 16, 20, 32, 48, 64, 96}},
 	{Pattern: "Standard_E%dps_v5", Family: "standardEPSv5Family", FamilyName: "Standard EPSv5 Family vCPUs", Arch: "Arm64", Gens: "V2", PerCPU: 8, CPUs: []int{2, 4, 8, 16, 20, 32}},
-	{Pattern: "Standard_F%ds_v2", Family: "standardFSv2Family", FamilyName: "Standard FSv2 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 2, CPUs: []int{2, 4, 8, 16, 32, 48, 64, 72}},
+	{Pattern: "Standard_F%ds_v2", Family: "standardFSv2Family", FamilyName: "Standard FSv2 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 2, CPUs: []int{2, 4, 8, 16, 32, 48, 64, 72}, CachePerCPU: 16, TempPerCPU: 8},
 	{Pattern: "Standard_B%dls_v2", Family: "standardBsv2Family", FamilyName: "Standard Bsv2 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 2, CPUs: []int{2, 4, 8, 16, 32}},
 	{Pattern: "Standard_B%ds_v2", Family: "standardBsv2Family", FamilyName: "Standard Bsv2 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 4, CPUs: []int{2, 4, 8, 16, 32}},
 	{Pattern: "Standard_B%dts_v2", Family: "standardBsv2Family", FamilyName: "Standard Bsv2 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 0.5, CPUs: []int{2}},
@@ -53,11 +55,11 @@ var vmSeriesTable = []*vmSeries{
 	{Pattern: "Standard_B%dpls_v2", Family: "standardBpsv2Family", FamilyName: "Standard Bpsv2 Family vCPUs", Arch: "Arm64", Gens: "V2", PerCPU: 2, CPUs: []int{2, 4, 8, 16}},
 	{Pattern: "Standard_B%dps_v2", Family: "standardBpsv2Family", FamilyName: "Standard Bpsv2 Family vCPUs", Arch: "Arm64", Gens: "V2", PerCPU: 4, CPUs: []int{2, 4, 8, 16}},
 	{Pattern: "Standard_B%ds", Family: "standardBSFamily", FamilyName: "Standard BS Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 2, CPUs: []int{2}, NoAccelerated: true},
-	{Pattern: "Standard_B%dms", Family: "standardBSFamily", FamilyName: "Standard BS Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 4, CPUs: []int{2, 4, 8}, NoAccelerated: true},
+	{Pattern: "Standard_B%dms", Family: "standardBSFamily", FamilyName: "Standard BS Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 4, CPUs: []int{2, 4, 8}, NoAccelerated: true, CachePerCPU: 15, TempPerCPU: 8},
 	{Pattern: "Standard_D%d_v2", Family: "standardDv2Family", FamilyName: "Standard Dv2 Family vCPUs", Arch: "x64", Gens: "V1", PerCPU: 3.5, CPUs: []int{1, 2}, NoAccelerated: true, NoHostCrypt: true},
-	{Pattern: "Standard_DS%d_v2", Family: "standardDSv2Family", FamilyName: "Standard DSv2 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 3.5, CPUs: []int{1, 2}, NoAccelerated: true},
+	{Pattern: "Standard_DS%d_v2", Family: "standardDSv2Family", FamilyName: "Standard DSv2 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 3.5, CPUs: []int{1, 2}, NoAccelerated: true, CachePerCPU: 43, TempPerCPU: 7},
 	{Pattern: "Standard_A%d_v2", Family: "standardAv2Family", FamilyName: "Standard Av2 Family vCPUs", Arch: "x64", Gens: "V1", PerCPU: 2, CPUs: []int{1, 2, 4, 8}, NoAccelerated: true, NoHostCrypt: true},
-	{Pattern: "Standard_NC%das_T4_v3", Family: "Standard NCASv3_T4 Family", FamilyName: "Standard NCASv3_T4 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 7, CPUs: []int{4, 8, 16, 64}, Quota: -1},
+	{Pattern: "Standard_NC%das_T4_v3", Family: "Standard NCASv3_T4 Family", FamilyName: "Standard NCASv3_T4 Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 7, CPUs: []int{4, 8, 16, 64}, Quota: -1, TempPerCPU: 44},
 	{Pattern: "Standard_M%ds", Family: "standardMSFamily", FamilyName: "Standard MS Family vCPUs", Arch: "x64", Gens: "V1,V2", PerCPU: 16, CPUs: []int{64, 128}, Restricted: true, Quota: -1},
 }
 
@@ -107,6 +109,22 @@ func (s *vmSize) runs(arch, gen string) bool {
 	return s.Series.Arch == arch && slices.Contains(strings.Split(s.Series.Gens, ","), gen)
 }
 
+// cache and temp are the GiB of its cache and of its local disk.
+func (s *vmSize) cache() float64 { return s.Series.CachePerCPU * float64(s.CPUs) }
+func (s *vmSize) temp() float64  { return s.Series.TempPerCPU * float64(s.CPUs) }
+
+// placements are the places where an ephemeral OS disk can be ("Ephemeral OS disks for Azure VMs").
+func (s *vmSize) placements() []string {
+	var out []string
+	if s.temp() > 0 {
+		out = append(out, "ResourceDisk")
+	}
+	if s.cache() > 0 {
+		out = append(out, "CacheDisk")
+	}
+	return out
+}
+
 // capabilities is the list that the catalogue shows, a choice of what it really has.
 func (s *vmSize) capabilities() []any {
 	cap := func(name, value string) any { return map[string]any{"name": name, "value": value} }
@@ -116,12 +134,18 @@ func (s *vmSize) capabilities() []any {
 		}
 		return "False"
 	}
-	trusted := []any{}
+	more := []any{}
+	if s.cache() > 0 {
+		more = append(more, cap("CachedDiskBytes", strconv.FormatInt(int64(s.cache()*(1<<30)), 10)))
+	}
+	if places := s.placements(); len(places) > 0 {
+		more = append(more, cap("SupportedEphemeralOSDiskPlacements", strings.Join(places, ",")))
+	}
 	if !strings.Contains(s.Series.Gens, "V2") {
-		trusted = append(trusted, cap("TrustedLaunchDisabled", "True"))
+		more = append(more, cap("TrustedLaunchDisabled", "True"))
 	}
 	return append([]any{
-		cap("MaxResourceVolumeMB", "0"),
+		cap("MaxResourceVolumeMB", strconv.Itoa(int(s.temp()*1024))),
 		cap("OSVhdSizeMB", "1047552"),
 		cap("vCPUs", strconv.Itoa(s.CPUs)),
 		cap("MemoryPreservingMaintenanceSupported", "True"),
@@ -135,11 +159,11 @@ func (s *vmSize) capabilities() []any {
 		cap("vCPUsAvailable", strconv.Itoa(s.CPUs)),
 		cap("vCPUsPerCore", map[bool]string{true: "1", false: "2"}[s.Series.Arch == "Arm64"]),
 		cap("CombinedTempDiskAndCachedIOPS", strconv.Itoa(4500*s.CPUs)),
-		cap("EphemeralOSDiskSupported", "False"),
+		cap("EphemeralOSDiskSupported", yes(s.temp()+s.cache() > 0)),
 		cap("EncryptionAtHostSupported", yes(!s.Series.NoHostCrypt)),
 		cap("CapacityReservationSupported", "False"),
 		cap("AcceleratedNetworkingEnabled", yes(s.accelerated())),
 		cap("RdmaEnabled", "False"),
 		cap("MaxNetworkInterfaces", strconv.Itoa(min(max(2, s.CPUs/2), 8))),
-	}, trusted...)
+	}, more...)
 }

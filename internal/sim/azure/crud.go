@@ -77,7 +77,7 @@ func (c *Cloud) get(r *request, k *kind) (answer, error) {
 		return answer{}, c.missing(r, k)
 	}
 	a := answer{status: http.StatusOK, header: http.Header{}, body: c.render(r, res)}
-	if res.Etag != "" {
+	if res.Etag != "" && !k.ownEtag {
 		a.header.Set("Etag", res.Etag)
 	}
 	if r.method == http.MethodHead {
@@ -106,7 +106,7 @@ func (c *Cloud) render(r *request, res *Resource) doc {
 	if len(res.Tags) > 0 {
 		body["tags"] = res.Tags
 	}
-	if res.Etag != "" {
+	if res.Etag != "" && !k.ownEtag {
 		body["etag"] = res.Etag
 	}
 	maps.Copy(body, res.Top.clone())
@@ -128,7 +128,7 @@ func (c *Cloud) put(r *request, k *kind) (answer, error) {
 	if k.name != nil && !k.name.pattern.MatchString(r.id.name()) {
 		return answer{}, k.says.badName(r, k.name)
 	}
-	body, err := r.input(k.says, k.model)
+	body, err := r.input(k.says, k.modelOf(r.version, k.model))
 	if err != nil {
 		return answer{}, err
 	}

@@ -137,7 +137,7 @@ func (c *Cloud) patch(r *request, k *kind) (answer, error) {
 	if res == nil {
 		return answer{}, c.missing(r, k)
 	}
-	body, err := r.input(k.says, k.patchModel)
+	body, err := r.input(k.says, k.modelOf(r.version, k.patchModel))
 	if err != nil {
 		return answer{}, err
 	}

@@ -18,6 +18,8 @@ type Error struct {
 	Gateway bool `json:"gateway,omitempty"`
 	// Bare: the body has no `error` around code and message, as with DNS zones.
 	Bare bool `json:"bare,omitempty"`
+	// Extra are members beside code and message that only this provider has; null ones are shown.
+	Extra map[string]any `json:"extra,omitempty"`
 	// List: details are shown even when there are none, as Microsoft.Network does.
 	List bool `json:"list,omitempty"`
 }
@@ -51,6 +53,7 @@ func (e *Error) header(name, value string) *Error {
 // inner is the error object itself, as it stands in bodies and in failed operations.
 func (e *Error) inner() map[string]any {
 	body := map[string]any{"code": e.Code, "message": e.Message}
+	maps.Copy(body, e.Extra)
 	if e.Target != "" {
 		body["target"] = e.Target
 	}

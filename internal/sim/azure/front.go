@@ -98,7 +98,9 @@ func (c *Cloud) ServeHTTP(rw http.ResponseWriter, hr *http.Request) {
 		ans = c.faulty(r, f, isLogin)
 		return sim.Reply{Status: ans.status, Code: ans.code}
 	}
-	if c.World.Serve(hr.Context(), r.Call, exec, refuseIt) {
+	cut := c.World.Serve(hr.Context(), r.Call, exec, refuseIt)
+	c.servers.sync() // before the caller hears of it
+	if cut {
 		panic(http.ErrAbortHandler)
 	}
 	c.send(rw, r, ans, isLogin)

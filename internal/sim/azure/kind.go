@@ -76,6 +76,12 @@ type kind struct {
 	// etagOnPut: answers to PUTs carry it as a header, too.
 	etagOnPut bool
 	spread    func(res *Resource)
+	// ownEtag: etags are no header and no member "etag": show puts them where the provider does.
+	ownEtag bool
+	// modelled says whether bodies of an api-version are held against the model; nil: those of all.
+	modelled func(version string) bool
+	// outlives: a resource of an extension kind stays behind, unseen, when what it is attached to goes.
+	outlives bool
 	// listed: a nested kind that is in ARM's list of resources all the same.
 	listed bool
 	// noCreate: it exists by itself only.
@@ -92,6 +98,14 @@ func (k *kind) namespace() string { ns, _, _ := strings.Cut(k.typ, "/"); return 
 
 // shortType is the type without its namespace.
 func (k *kind) shortType() string { _, t, _ := strings.Cut(k.typ, "/"); return t }
+
+// modelOf is the model that bodies of an api-version have to fit, or nil.
+func (k *kind) modelOf(version string, model func() any) func() any {
+	if k.modelled != nil && !k.modelled(version) {
+		return nil
+	}
+	return model
+}
 
 func (k *kind) pollAfter(op *Operation) int {
 	if k.retryPoll > 0 {

@@ -107,14 +107,27 @@ func (c *Cloud) token(r *request, tenant string) (answer, error) {
 		return answer{}, &loginError{http.StatusBadRequest, "invalid_request", 900144, "The request body must contain the following parameter: 'scope'."}
 	}
 	life := int(tokenLife.Seconds())
-	return plain(map[string]any{"token_type": "Bearer", "expires_in": life, "ext_expires_in": life, "access_token": c.sign(r.base, c.opt.Clients[i])}), nil
+	return plain(map[string]any{"token_type": "Bearer", "expires_in": life, "ext_expires_in": life, "access_token": c.signFor(r.base, audienceOf(r.base, form.Get("scope")), c.opt.Clients[i])}), nil
 }
 
-// sign makes a token: a JWT that only the simulation reads.
-func (c *Cloud) sign(base string, cl Client) string {
+// audienceOf is whom a token of a scope is for: API servers of managed clusters, or Resource Manager.
+func audienceOf(base, scope string) string {
+	for s := range strings.FieldsSeq(scope) {
+		if resource, ok := strings.CutSuffix(s, "/.default"); ok && strings.EqualFold(strings.TrimPrefix(resource, "api://"), clusterAudience) {
+			return clusterAudience
+		}
+	}
+	return base
+}
+
+// sign makes a token for Resource Manager.
+func (c *Cloud) sign(base string, cl Client) string { return c.signFor(base, base, cl) }
+
+// signFor makes a token: a JWT that only the simulation reads.
+func (c *Cloud) signFor(base, audience string, cl Client) string {
 	now := time.Now()
 	header, _ := json.Marshal(map[string]any{"typ": "JWT", "alg": "HS256"})
-	claims, _ := json.Marshal(map[string]any{"aud": base, "iss": base + "/" + c.opt.Tenant + "/", "iat": now.Unix(), "nbf": now.Unix(),
+	claims, _ := json.Marshal(map[string]any{"aud": audience, "iss": base + "/" + c.opt.Tenant + "/", "iat": now.Unix(), "nbf": now.Unix(),
 		"exp": now.Add(tokenLife).Unix(), "appid": cl.ID, "oid": cl.ObjectID, "tid": c.opt.Tenant, "sub": cl.ObjectID})
 	text := b64(header) + "." + b64(claims)
 	return text + "." + b64(c.mac(text))
@@ -138,24 +151,17 @@ func (c *Cloud) authenticate(r *request) *Error {
 	if !ok {
 		return deny("AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing.")
 	}
-	text, sig, ok := cutLast(token, ".")
-	given, err := base64.RawURLEncoding.DecodeString(sig)
-	if !ok || err != nil || !hmac.Equal(given, c.mac(text)) {
-		return deny("InvalidAuthenticationToken", "The access token is invalid.")
-	}
-	_, payload, _ := strings.Cut(text, ".")
-	raw, _ := base64.RawURLEncoding.DecodeString(payload)
-	var claims struct {
-		Exp   int64  `json:"exp"`
-		AppID string `json:"appid"`
-	}
-	if json.Unmarshal(raw, &claims) != nil {
+	claims, ok := c.claimsOf(token)
+	if !ok {
 		return deny("InvalidAuthenticationToken", "The access token is invalid.")
 	}
 	r.Caller = claims.AppID
-	if time.Now().Unix() >= claims.Exp {
+	if claims.expired() {
 		return deny("ExpiredAuthenticationToken", "The access token expiry UTC time '%s' is earlier than current UTC time '%s'.",
 			time.Unix(claims.Exp, 0).UTC().Format("1/2/2006 3:04:05 PM"), time.Now().UTC().Format("1/2/2006 3:04:05 PM"))
+	}
+	if claims.Audience == clusterAudience {
+		return deny("InvalidAuthenticationTokenAudience", "The access token has been obtained for wrong audience or resource '%s'. It should exactly match with one of the allowed audiences '%s/'.", claims.Audience, r.base)
 	}
 	i := slices.IndexFunc(c.opt.Clients, func(cl Client) bool { return cl.ID == claims.AppID })
 	if i < 0 {
@@ -163,6 +169,31 @@ func (c *Cloud) authenticate(r *request) *Error {
 	}
 	r.who = c.opt.Clients[i]
 	return nil
+}
+
+// tokenClaims is what a token says.
+type tokenClaims struct {
+	Exp      int64  `json:"exp"`
+	AppID    string `json:"appid"`
+	Audience string `json:"aud"`
+}
+
+func (t tokenClaims) expired() bool { return time.Now().Unix() >= t.Exp }
+
+// claimsOf reads a token that the authority has signed.
+func (c *Cloud) claimsOf(token string) (tokenClaims, bool) {
+	text, sig, ok := cutLast(token, ".")
+	given, err := base64.RawURLEncoding.DecodeString(sig)
+	if !ok || err != nil || !hmac.Equal(given, c.mac(text)) {
+		return tokenClaims{}, false
+	}
+	_, payload, _ := strings.Cut(text, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(payload)
+	var claims tokenClaims
+	if err != nil || json.Unmarshal(raw, &claims) != nil {
+		return tokenClaims{}, false
+	}
+	return claims, true
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {

@@ -244,6 +244,10 @@ func (c *Cloud) poll(r *request, op *Operation, result bool) (answer, error) {
 		if op.Properties != nil {
 			body["properties"] = op.Properties
 		}
+		// An operation that another one has taken over from ends well, and says so all the same.
+		if op.Error != nil {
+			body["error"] = op.Error.inner()
+		}
 	default:
 		if op.Error != nil {
 			body["error"] = op.Error.inner()

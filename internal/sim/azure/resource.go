@@ -270,14 +270,21 @@ func (c *Cloud) children(id, typ string) []*Resource {
 }
 
 // keep puts a resource on its shelf.
-func (c *Cloud) keep(r *Resource) { c.shelves[c.kindOf(r.Type).service].state.Resources[key(r.ID)] = r }
+func (c *Cloud) keep(r *Resource) {
+	c.shelves[c.kindOf(r.Type).service].state.Resources[key(r.ID)] = r
+	c.servers.changed(r.Type)
+}
 
 // drop takes a resource off its shelf, and everything in it; the kinds hear of it.
 func (c *Cloud) drop(r *Resource) {
 	for _, in := range append(c.inside(r.ID), r) {
 		k := c.kindOf(in.Type)
+		if k.outlives && in != r {
+			continue
+		}
 		delete(c.shelves[k.service].state.Resources, key(in.ID))
 		c.index.gone(in)
+		c.servers.changed(in.Type)
 		if k.removed != nil {
 			k.removed(in)
 		}
@@ -288,6 +295,7 @@ func (c *Cloud) drop(r *Resource) {
 func (c *Cloud) touch(r *Resource) {
 	r.Changed = c.World.Now()
 	c.index.put(r)
+	c.servers.changed(r.Type)
 	if r.Etag != "" {
 		r.Etag = c.kindOf(r.Type).newEtag(c)
 	}

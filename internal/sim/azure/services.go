@@ -11,4 +11,5 @@ func (c *Cloud) addServices() {
 	c.addIdentity()
 	c.addCompute()
 	c.addBalancers()
+	c.addClusters()
 }
