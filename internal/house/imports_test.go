@@ -70,13 +70,13 @@ var rules = map[string]rule{
 	// The use cases, and the ways to them.
 	"internal/provision": {
 		may: "internal/job internal/pipeline internal/ledger internal/db internal/access internal/audit " +
-			"internal/spaces/... internal/secrets internal/cloud internal/steps internal/bootstrap",
+			"internal/spaces/... internal/secrets internal/cloud internal/steps internal/bootstrap internal/components internal/kube",
 		tests: "internal/sim/... internal/cloud/... internal/reconciler internal/pgtest",
 	},
 	"internal/observe": {may: "internal/ledger internal/job internal/db", tests: "internal/pgtest"},
 	"internal/api": {
 		// db, ledger and audit for their types alone: a filter, an entry, a passing error.
-		may:   "internal/job internal/provision internal/access internal/observe internal/db internal/ledger internal/audit",
+		may:   "internal/job internal/provision internal/access internal/observe internal/db internal/ledger internal/audit internal/components internal/kube",
 		tests: "internal/secrets internal/spaces/... internal/cloud/... internal/reconciler internal/steps internal/sim/... internal/pgtest",
 	},
 	"internal/client": {may: "internal/job"},
@@ -84,7 +84,7 @@ var rules = map[string]rule{
 	// server puts one process together out of all that it runs, but not the simulation.
 	"internal/server": {
 		may: "internal/job internal/pipeline internal/db internal/secrets internal/access internal/audit internal/ledger " +
-			"internal/cloud/... internal/spaces/... internal/steps internal/reconciler internal/provision internal/observe internal/api",
+			"internal/cloud/... internal/components internal/spaces/... internal/steps internal/reconciler internal/provision internal/observe internal/api",
 		tests: "internal/sim/... internal/client internal/pgtest",
 	},
 
@@ -92,11 +92,12 @@ var rules = map[string]rule{
 	"internal/sim":                {},
 	"internal/sim/guest":          {},
 	"internal/sim/charts":         {},
-	"internal/sim/aws":            {may: "internal/sim internal/sim/guest"},
-	"internal/sim/gcp":            {may: "internal/sim internal/sim/guest internal/sim/gcp/..."},
+	"internal/sim/kube":           {may: "internal/sim"},
+	"internal/sim/aws":            {may: "internal/sim internal/sim/guest", tests: "internal/sim/kube"},
+	"internal/sim/gcp":            {may: "internal/sim internal/sim/guest internal/sim/gcp/...", tests: "internal/sim/kube"},
 	"internal/sim/gcp/schema":     {},
 	"internal/sim/gcp/schema/gen": {},
-	"internal/sim/azure":          {may: "internal/sim internal/sim/guest internal/sim/azure/..."},
+	"internal/sim/azure":          {may: "internal/sim internal/sim/guest internal/sim/azure/...", tests: "internal/sim/kube"},
 
 	// For tests alone, and the binary.
 	"internal/pgtest": {},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -28,12 +29,23 @@ type plane struct {
 	server string // https://127.0.0.1:port
 	failed chan error
 
-	pki  *pki
-	bare bool
-	etcd *embed.Etcd
+	pki   *pki
+	bare  bool
+	etcd  *embed.Etcd
+	clean func() // removes the sockets
 }
 
-// Sockets instead of ports: nobody else on the machine can speak to this etcd.
+// sockets is the folder of etcd's sockets, which it has instead of ports: nobody else on the
+// machine can speak to it. Unix refuses long names of sockets; then they are in a folder of their own.
+func sockets(dir string) (string, func(), error) {
+	const longest = 90
+	if len(dir) <= longest {
+		return dir, func() {}, nil
+	}
+	dir, err := os.MkdirTemp("", "kube-sandbox-")
+	return dir, func() { _ = os.RemoveAll(dir) }, err
+}
+
 func socket(dir, name string) url.URL {
 	return url.URL{Scheme: "unix", Path: filepath.Join(dir, name)}
 }
@@ -43,13 +55,21 @@ func socket(dir, name string) url.URL {
 func startPlane(ctx context.Context, dir string, p *pki, bare bool) (*plane, error) {
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 	pl := &plane{pki: p, bare: bare, failed: make(chan error, 4)}
-	var err error
-	if pl.etcd, err = startEtcd(dir); err != nil {
+	var (
+		sock string
+		err  error
+	)
+	if sock, pl.clean, err = sockets(dir); err != nil {
+		return nil, err
+	}
+	if pl.etcd, err = startEtcd(dir, sock); err != nil {
+		pl.clean()
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
-	client := socket(dir, "etcd.sock")
+	client := socket(sock, "etcd.sock")
 	if err := pl.startServer(ctx, client.String()); err != nil {
 		pl.stop()
+		pl.clean()
 		return nil, fmt.Errorf("API server: %w", err)
 	}
 	return pl, nil
@@ -69,12 +89,8 @@ func (pl *plane) stop() {
 	}
 }
 
-func startEtcd(dir string) (*embed.Etcd, error) {
-	client, peer := socket(dir, "etcd.sock"), socket(dir, "peer.sock")
-	if len(client.Path) > 100 {
-		// Unix refuses longer names of sockets.
-		return nil, fmt.Errorf("the folder's name is too long: %s", dir)
-	}
+func startEtcd(dir, sockets string) (*embed.Etcd, error) {
+	client, peer := socket(sockets, "etcd.sock"), socket(sockets, "peer.sock")
 	c := embed.NewConfig()
 	c.Dir = filepath.Join(dir, "etcd")
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}

@@ -36,16 +36,17 @@ type ready struct {
 const startTimeout = 3 * time.Minute
 
 func main() {
-	dir := flag.String("dir", "", "keep the data in `folder`, and go on with what is there; without it a temporary one, removed at the end")
+	dir := flag.String("dir", "", "keep the data in `folder`, and go on with what is there; without it a temporary one")
+	remove := flag.Bool("remove", false, "remove the folder at the end, as a temporary one is")
 	bare := flag.Bool("bare", false, "etcd and the API server alone: no controllers, no scheduler, no kubelets")
 	flag.Parse()
-	if err := run(*dir, *bare); err != nil {
+	if err := run(*dir, *remove || *dir == "", *bare); err != nil {
 		fmt.Fprintln(os.Stderr, "kube-sandbox:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir string, bare bool) error {
+func run(dir string, remove, bare bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	go func() {
@@ -58,8 +59,10 @@ func run(dir string, bare bool) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = os.RemoveAll(temp) }()
 		dir = temp
+	}
+	if remove {
+		defer func() { _ = os.RemoveAll(dir) }()
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -88,7 +91,10 @@ func run(dir string, bare bool) error {
 	}
 	defer func() {
 		end()
-		plane.stop()
+		if !remove {
+			plane.stop()
+		}
+		plane.clean()
 	}()
 	if err := plane.awaitReady(ctx, alive, startTimeout); err != nil {
 		if ctx.Err() != nil {

@@ -17,6 +17,7 @@ import (
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 )
 
@@ -166,6 +167,9 @@ func (k *kubelets) syncNode(ctx context.Context, name string) error {
 	}
 	if len(node.Status.Allocatable) == 0 {
 		node.Status.Allocatable = node.Status.Capacity
+	}
+	if node.Status.NodeInfo.KubeletVersion == "" {
+		node.Status.NodeInfo.KubeletVersion = version.Get().GitVersion
 	}
 	_, err = k.client.CoreV1().Nodes().UpdateStatus(ctx, node, meta.UpdateOptions{})
 	return err
