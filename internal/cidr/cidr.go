@@ -72,6 +72,7 @@ type Request struct {
 	Zones           []string // in the order in which subnets are spread; not used where subnets are regional
 	Tiers           []string
 	Ranges          []job.NamedRange     // secondary ranges of the private subnet
+	Bits            map[string][]int     // prefix lengths to propose for them by name, best first; /18 by default
 	PrivateServices *job.PrivateServices // nil for none
 	InUse           []Used
 	Within          []netip.Prefix // the ranges of a network that exists; empty for a new network
@@ -264,7 +265,11 @@ func (p *planner) ranges() *job.FieldError {
 		if slices.ContainsFunc(p.plan.SecondaryRanges, func(o job.NamedRange) bool { return o.Name == r.Name }) {
 			return refuse(field+".name", r.Name+" is there twice", "choose another name")
 		}
-		c, bad := p.place(field+".cidr", r.CIDR, 18)
+		bits := p.Bits[r.Name]
+		if len(bits) == 0 {
+			bits = []int{18}
+		}
+		c, bad := p.place(field+".cidr", r.CIDR, bits...)
 		if bad != nil {
 			return bad
 		}
@@ -290,17 +295,20 @@ func (p *planner) privateServices() *job.FieldError {
 	return nil
 }
 
-// place takes a range that was asked for, or proposes one of the given size.
-func (p *planner) place(field, asked string, bits int) (netip.Prefix, *job.FieldError) {
+// place takes a range that was asked for, or proposes one of the first size that
+// is free.
+func (p *planner) place(field, asked string, sizes ...int) (netip.Prefix, *job.FieldError) {
 	if asked != "" {
 		return p.asked(field, asked)
 	}
-	for _, space := range proposals {
-		if c, ok := p.free(space, bits); ok {
-			return c, nil
+	for _, bits := range sizes {
+		for _, space := range proposals {
+			if c, ok := p.free(space, bits); ok {
+				return c, nil
+			}
 		}
 	}
-	return netip.Prefix{}, refuse(field, fmt.Sprintf("no /%d is free", bits), "name a range")
+	return netip.Prefix{}, refuse(field, fmt.Sprintf("no /%d is free", sizes[len(sizes)-1]), "name a range")
 }
 
 // asked checks a range that a person gave.
@@ -354,6 +362,19 @@ func (p *planner) free(space netip.Prefix, bits int) (netip.Prefix, bool) {
 		}
 		// What overlaps may span many parts: go on behind it.
 		i += max(1, 1<<max(bits-u.Prefix.Bits(), 0)-i%(1<<max(bits-u.Prefix.Bits(), 0)))
+	}
+	return netip.Prefix{}, false
+}
+
+// Free is the first range of a size in the spaces, in their order, that meets
+// nothing that is in use and nothing that the cloud reserves; false if there is
+// none. It serves ranges beside a network, such as those of a cluster's pods.
+func Free(rules Rules, spaces []netip.Prefix, bits int, inUse []Used) (netip.Prefix, bool) {
+	p := planner{rules: rules, Request: Request{InUse: inUse}}
+	for _, space := range spaces {
+		if c, ok := p.free(space, bits); ok {
+			return c, true
+		}
 	}
 	return netip.Prefix{}, false
 }

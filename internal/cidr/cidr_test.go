@@ -192,3 +192,24 @@ func TestPlansNeverOverlap(t *testing.T) {
 		}
 	})
 }
+
+func TestFree(t *testing.T) {
+	t.Parallel()
+	spaces := prefixes("10.244.0.0/16", "10.0.0.0/8")
+	for _, c := range []struct {
+		bits  int
+		inUse []Used
+		want  string
+	}{
+		{16, nil, "10.244.0.0/16"},
+		{14, nil, "10.0.0.0/14"}, // the first space is too small
+		{16, []Used{used("10.244.9.0/24", "x", false)}, "10.0.0.0/16"},
+		{20, []Used{used("10.244.0.0/17", "x", true)}, "10.244.128.0/20"},
+		{16, []Used{used("10.0.0.0/8", "x", false)}, ""},
+	} {
+		got, ok := Free(For(job.Azure), spaces, c.bits, c.inUse)
+		if ok != (c.want != "") || ok && got.String() != c.want {
+			t.Errorf("/%d beside %v: %v, %v, want %q", c.bits, c.inUse, got, ok, c.want)
+		}
+	}
+}

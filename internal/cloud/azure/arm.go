@@ -33,6 +33,9 @@ var apiVersions = map[string]string{
 	"Microsoft.Authorization/":    "2022-04-01",
 	"Microsoft.Authorization/loc": "2020-05-01", // locks
 	"Microsoft.Insights/":         "2022-10-01",
+	"Microsoft.Insights/diag":     "2021-05-01-preview",
+	"Microsoft.ContainerService/": "2026-04-01",
+	"Microsoft.OperationalInsig":  "2025-07-01",
 }
 
 var fronts = slices.SortedFunc(maps.Keys(apiVersions), func(a, b string) int { return len(b) - len(a) })

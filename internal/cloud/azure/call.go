@@ -80,9 +80,9 @@ func evens(segments []string) []string {
 }
 
 // isMutating reports whether a request changes something. The health of a rule is
-// read by POST.
+// read by POST, and so is where a cluster's API server answers.
 func isMutating(method, op string) bool {
-	return method != http.MethodGet && method != http.MethodHead && !strings.HasSuffix(op, "/health/action")
+	return method != http.MethodGet && method != http.MethodHead && !strings.HasSuffix(op, "/health/action") && !strings.HasSuffix(op, "/listClusterUserCredential/action")
 }
 
 // calls is what all calls of one account share.

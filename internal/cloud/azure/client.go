@@ -9,7 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	azcloud "github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/zopday/provisioner/internal/cloud"
@@ -36,6 +38,10 @@ type Options struct {
 	// LookupNS says which name servers a DNS domain is delegated to; nil asks
 	// the resolver of the machine, of Azure's own zones alone.
 	LookupNS func(ctx context.Context, domain string) ([]*net.NS, error)
+
+	// Reach is how the provisioner gets to the API server of a cluster; the zero
+	// value reaches none.
+	Reach job.Reach
 }
 
 // Clouds opens Azure subscriptions, and keeps one client for each account and
@@ -96,7 +102,8 @@ func (c *Clouds) provider(ctx context.Context, account, region string) (*Provide
 	}
 	p := &Provider{
 		subscription: cfg.Subscription, region: region, pace: c.opts.Pace, log: c.opts.Logger,
-		lookupNS: c.opts.LookupNS, since: time.Now(),
+		lookupNS: c.opts.LookupNS, since: time.Now(), reach: c.opts.Reach,
+		credential: cfg.Credential, audience: cfg.Cloud.Services[azcloud.ResourceManager].Audience,
 	}
 	if p.lookupNS == nil {
 		p.lookupNS = net.DefaultResolver.LookupNS
@@ -130,6 +137,9 @@ type Provider struct {
 	log          *slog.Logger
 	lookupNS     func(ctx context.Context, domain string) ([]*net.NS, error)
 	since        time.Time
+	reach        job.Reach
+	credential   azcore.TokenCredential
+	audience     string      // whom tokens for Resource Manager are for
 	refused      atomic.Bool // the cloud refused the credentials: the next Open begins afresh
 
 	arm *arm.Client

@@ -19,6 +19,9 @@ func (p *Provider) Controls(ctx context.Context, r *pipeline.Run) ([]job.Control
 	if r.Job.ResourceType == job.VM {
 		parts = append(parts, (*controls).vms, (*controls).scaleSet, (*controls).balancer, (*controls).customData)
 	}
+	if r.Job.ResourceType == job.Cluster {
+		parts = append(parts, (*controls).cluster)
+	}
 	var rows []job.Control
 	for _, part := range parts {
 		c := &controls{p: p, r: r, infra: infra}

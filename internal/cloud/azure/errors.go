@@ -55,6 +55,8 @@ var rules = []rule{
 	{code: "OperationPreempted*", class: pipeline.Busy},
 	{code: "NotLatestOperation", class: pipeline.Busy},
 	{code: "ResourceNotReady", class: pipeline.Busy},
+	{code: "OperationNotAllowed", saying: "in progress", class: pipeline.Busy},
+	{code: "EtagMismatch", class: pipeline.Busy},
 	{code: "*InUse*", class: pipeline.Busy},
 	{code: "*CannotBeDeleted*", class: pipeline.Busy},
 	{code: "CannotDelete*", class: pipeline.Busy},

@@ -111,8 +111,8 @@ func (p *Provider) extendNetwork(ctx context.Context, r *pipeline.Run) error {
 	return p.makeSubnets(ctx, r, at)
 }
 
-// readNetwork records the network and the subnets that a VM job names, and
-// changes nothing.
+// readNetwork records the network and the subnets that a VM or cluster job names,
+// and changes nothing.
 func (p *Provider) readNetwork(ctx context.Context, r *pipeline.Run) error {
 	e, err := r.Job.Existing()
 	if err != nil || e == nil {
@@ -130,7 +130,11 @@ func (p *Provider) readNetwork(ctx context.Context, r *pipeline.Run) error {
 	if err != nil || x.ID == "" {
 		return err
 	}
-	subnets, missing := namedSubnets(x, e.SubnetIDs)
+	names := e.SubnetIDs
+	if r.Job.ResourceType == job.Cluster {
+		names = clusterSubnetNames(e, x)
+	}
+	subnets, missing := namedSubnets(x, names)
 	if len(missing) > 0 {
 		return p.missingNamed(r, absent("Microsoft.Network", "virtualNetworks/subnets/read", strings.Join(missing, ", ")+" in "+x.Name), "subnet", "config.spec.existing.subnetIds")
 	}

@@ -135,8 +135,11 @@ func (g *rig) check(ctx context.Context, r *pipeline.Run) error {
 // steps are those of the job's family, in order.
 func (g *rig) steps(down bool) []step {
 	up, away := []step{g.check, g.p.EnsureNetwork, g.p.EnsurePeerings, g.p.EnsureDNSZones}, []step{g.p.RemoveDNSZones, g.p.RemovePeerings, g.p.RemoveNetwork}
-	if g.job.ResourceType == job.VM {
+	switch g.job.ResourceType {
+	case job.VM:
 		up, away = g.vmSteps()
+	case job.Cluster:
+		up, away = g.clusterSteps()
 	}
 	if down {
 		return away
@@ -353,6 +356,10 @@ func serviceOf(id string) string {
 		return "compute"
 	case "Microsoft.Insights":
 		return "insights"
+	case "Microsoft.ContainerService":
+		return "containerservice"
+	case "Microsoft.OperationalInsights":
+		return "operationalinsights"
 	}
 	return "resources"
 }

@@ -21,6 +21,9 @@ var kindOfType = map[string]string{
 	strings.ToLower(typeDNSZone):                              kindDNSZone,
 	strings.ToLower(typePrivateZone):                          kindPrivateZone,
 	strings.ToLower(typePrivateZone + "/virtualNetworkLinks"): kindZoneLink,
+	strings.ToLower(typeIdentity):                             kindIdentity,
+	strings.ToLower(typeCluster):                              kindCluster,
+	strings.ToLower(typeWorkspace):                            kindWorkspace,
 }
 
 // Scan lists everything in the subscription that carries a job's owner mark,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
@@ -45,7 +46,11 @@ func (p *Provider) Check(ctx context.Context, r *pipeline.Run) ([]cloud.Check, e
 			return out, nil // a region that is none answers nothing else
 		}
 	}
-	parts := []func(context.Context) ([]cloud.Check, error){c.providers, c.groups, c.network, c.permissions}
+	network := c.network
+	if r.Job.ResourceType == job.Cluster {
+		network = c.clusterNetwork
+	}
+	parts := []func(context.Context) ([]cloud.Check, error){c.providers, c.groups, network, c.permissions}
 	parts = append(parts, c.family()...)
 	answers := make([][]cloud.Check, len(parts))
 	var calls []func(context.Context) error
@@ -66,8 +71,11 @@ func (p *Provider) Check(ctx context.Context, r *pipeline.Run) ([]cloud.Check, e
 
 // family is what only one family asks.
 func (c *checker) family() []func(context.Context) ([]cloud.Check, error) {
-	if c.r.Job.ResourceType == job.VM {
+	switch c.r.Job.ResourceType {
+	case job.VM:
 		return []func(context.Context) ([]cloud.Check, error){c.machines, c.loadBalancer, c.quotas}
+	case job.Cluster:
+		return c.clusterParts()
 	}
 	return []func(context.Context) ([]cloud.Check, error){c.peers, c.zones, c.quotas}
 }
@@ -137,6 +145,9 @@ func (c *checker) names() []cloud.Check {
 	var longest string
 	uses := map[string]int{"": longestGroup, "vnet": longestVNet, "nat": longestName, "nat-ip": longestName, "nsg-database": longestName,
 		"peer-10-back": longestName, "link": longestName, "vm": longestComputer, "vms": longestScaleSet, "lb-ip": longestName, "identity": longestIdentity}
+	if c.r.Job.ResourceType == job.Cluster {
+		maps.Copy(uses, map[string]int{"": longestDNSPrefix, "nodes": longestNodeGroup, "logs": longestWorkspace, "audit": longestSetting, controlPlane: longestIdentity, kubelet: longestIdentity})
+	}
 	for use, most := range uses {
 		got := c.r.Job.ResourceName(use, most)
 		if len(got) > most || !validName.MatchString(got) {
@@ -166,10 +177,14 @@ func (c *checker) adopt(ctx context.Context) ([]cloud.Check, error) {
 	check := "adopted network"
 	var found string
 	var err error
-	if c.r.Job.ResourceType == job.VM {
+	switch c.r.Job.ResourceType {
+	case job.VM:
 		check = "adopted VMs"
 		found, err = c.adoptedVMs(ctx)
-	} else {
+	case job.Cluster:
+		check = "adopted cluster"
+		found, err = c.adoptedClusterName(ctx)
+	default:
 		var x vnetResource
 		x, err = c.adopted(ctx, c.r)
 		found = fmt.Sprintf("%s (%s)", x.Name, sorted(addressSpace(x.is)))

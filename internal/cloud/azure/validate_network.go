@@ -30,8 +30,15 @@ func (c *checker) network(ctx context.Context) ([]cloud.Check, error) {
 		return out, err
 	}
 	c.ic.NetworkID = x.ID
-	if c.r.Job.ResourceType == job.Network {
+	switch c.r.Job.ResourceType {
+	case job.Network:
 		return c.plan(ctx, &x)
+	case job.Cluster:
+		e, err := c.r.Job.Existing()
+		if err != nil {
+			return nil, err
+		}
+		return c.clusterSubnetChecks(ctx, x, e)
 	}
 	return c.namedSubnetChecks(x)
 }
@@ -112,7 +119,7 @@ func (c *checker) plan(ctx context.Context, in *vnetResource) ([]cloud.Check, er
 	return append(out, c.room(*plan)...), nil
 }
 
-// room checks that a VM job's pool fits the private subnet.
+// room checks that a VM job's pool, or a cluster's nodes, fit the private subnet.
 func (c *checker) room(plan job.NetworkPlan) []cloud.Check {
 	const check = "network range"
 	if c.r.Job.ResourceType == job.VM {
@@ -133,7 +140,11 @@ func (c *checker) room(plan job.NetworkPlan) []cloud.Check {
 	for _, s := range plan.Subnets {
 		words = append(words, s.Key+" "+s.CIDR)
 	}
-	return []cloud.Check{passes(check, "%s: %s", plan.CIDR, strings.Join(words, ", "))}
+	out := []cloud.Check{passes(check, "%s: %s", plan.CIDR, strings.Join(words, ", "))}
+	if private := plan.Tier(job.TierPrivate); c.r.Job.ResourceType == job.Cluster && len(private) > 0 {
+		out = append(out, c.nodeRoom([]roomy{{name: private[0].Key, field: "config.spec.network.cidr", prefix: netip.MustParsePrefix(private[0].CIDR)}})...)
+	}
+	return out
 }
 
 func ranges(all []string) []netip.Prefix {

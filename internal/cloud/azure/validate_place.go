@@ -75,6 +75,9 @@ func (c *checker) needed() []string {
 			out = append(out, "Microsoft.Insights")
 		}
 	}
+	if c.r.Job.ResourceType == job.Cluster {
+		out = append(out, "Microsoft.Compute", "Microsoft.ManagedIdentity", "Microsoft.ContainerService", "Microsoft.OperationalInsights", "Microsoft.Insights", "Microsoft.PolicyInsights")
+	}
 	return out
 }
 
@@ -147,7 +150,11 @@ func (c *checker) permissions(ctx context.Context) ([]cloud.Check, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return []cloud.Check{fails(check, "cloudAccountId", "the credentials may not "+strings.Join(missing, ", "), "Give them a role with these actions, such as Contributor, there.")}, nil
+		fix := "Give them a role with these actions, such as Contributor, there."
+		if slices.Contains(missing, typeRole+"/write") {
+			fix = "Give them roles with these actions there, such as Contributor with Role Based Access Control Administrator."
+		}
+		return []cloud.Check{fails(check, "cloudAccountId", "the credentials may not "+strings.Join(missing, ", "), fix)}, nil
 	}
 	return []cloud.Check{passes(check, "%d actions", len(c.actions()))}, nil
 }
@@ -179,6 +186,9 @@ func (c *checker) actions() []string {
 	if c.r.Job.ResourceType == job.VM {
 		types = append(types, typeScaleSet, typeVM, typeIdentity, typeBalancer)
 	}
+	if c.r.Job.ResourceType == job.Cluster {
+		types = append(types, typeIdentity, typeWorkspace, typeDiagnostic, typeRole, typeCluster, typeCluster+"/agentPools", typeCluster+"/maintenanceConfigurations")
+	}
 	slices.Sort(types)
 	var out []string
 	for _, t := range slices.Compact(types) {
@@ -189,6 +199,9 @@ func (c *checker) actions() []string {
 	}
 	if c.r.Job.ResourceType == job.VM {
 		out = append(out, typeVM+"/runCommand/action", typeScaleSet+"/virtualMachines/runCommand/action")
+	}
+	if c.r.Job.ResourceType == job.Cluster {
+		out = append(out, typeCluster+"/listClusterUserCredential/action", typeIdentity+"/assign/action")
 	}
 	return out
 }

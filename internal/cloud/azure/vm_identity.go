@@ -22,14 +22,17 @@ const (
 	kindRecord    = "dns:record"
 )
 
-// EnsureIdentity makes the managed identity that the VMs have. It has no role:
-// Run Command goes through the VM's agent and needs none ("Run scripts in your
-// Linux VM by using managed Run Commands").
+// EnsureIdentity makes the managed identity that the VMs have, or those of a
+// cluster. That of VMs has no role: Run Command goes through the VM's agent and
+// needs none ("Run scripts in your Linux VM by using managed Run Commands").
 func (p *Provider) EnsureIdentity(ctx context.Context, r *pipeline.Run) error {
 	if r.Job.Mode == job.ModeAdopt {
 		return nil
 	}
 	ctx = view(ctx, r)
+	if r.Job.ResourceType == job.Cluster {
+		return p.ensureClusterIdentity(ctx, r)
+	}
 	x := p.identity(r)
 	if _, err := r.Ensure(ctx, x.resource()); err != nil {
 		return err
@@ -40,19 +43,26 @@ func (p *Provider) EnsureIdentity(ctx context.Context, r *pipeline.Run) error {
 	return nil
 }
 
-// RemoveIdentity takes the identity away.
+// RemoveIdentity takes the identities away.
 func (p *Provider) RemoveIdentity(ctx context.Context, r *pipeline.Run) error {
 	ctx = view(ctx, r)
 	if err := p.unlocked(ctx, r); err != nil {
 		return err
 	}
+	if r.Job.ResourceType == job.Cluster {
+		return p.removeClusterIdentity(ctx, r)
+	}
 	return r.Remove(ctx, p.identity(r).resource())
 }
 
 func (p *Provider) identity(r *pipeline.Run) object[armmsi.Identity] {
+	return p.identityNamed(r, "identity")
+}
+
+func (p *Provider) identityNamed(r *pipeline.Run, key string) object[armmsi.Identity] {
 	return object[armmsi.Identity]{
-		p: p, r: r, kind: kindIdentity, key: "identity", id: p.idIn(r, typeIdentity, r.Job.ResourceName("identity", longestIdentity)),
-		body: func() any { return armmsi.Identity{Location: &p.region, Tags: tagsFor(r.Job, "identity")} },
+		p: p, r: r, kind: kindIdentity, key: key, id: p.idIn(r, typeIdentity, r.Job.ResourceName(key, longestIdentity)),
+		body: func() any { return armmsi.Identity{Location: &p.region, Tags: tagsFor(r.Job, key)} },
 	}
 }
 

@@ -38,7 +38,12 @@ type size struct {
 	refused            string   // why the subscription may not have it here; "" if it may
 	traits             traits
 	generations        string
+	spot               bool
+	ephemeralGiB       float64 // the largest OS disk that its cache or its own disk holds; 0: none
 }
+
+// holds reports whether an OS disk fits on the size itself ("Ephemeral OS disks").
+func (s size) holds(gib int) bool { return float64(gib) <= s.ephemeralGiB }
 
 // sizes are the VM sizes of the region ("Resource SKUs - List"), read once a pass.
 func (p *Provider) sizes(ctx context.Context) ([]size, error) {
@@ -72,6 +77,10 @@ func sizeFrom(s armcompute.ResourceSKU) size {
 		trusted:   strings.Contains(out.generations, "V2") && !yes("TrustedLaunchDisabled"),
 		encrypted: yes("EncryptionAtHostSupported"), accelerated: yes("AcceleratedNetworkingEnabled"), premium: yes("PremiumIO"),
 	}
+	out.spot = yes("LowPriorityCapable")
+	if yes("EphemeralOSDiskSupported") {
+		out.ephemeralGiB = ephemeralRoom(has)
+	}
 	for _, l := range s.LocationInfo {
 		out.zones = append(out.zones, values(l.Zones)...)
 	}
@@ -88,6 +97,24 @@ func sizeFrom(s armcompute.ResourceSKU) size {
 	}
 	slices.Sort(out.zones)
 	return out
+}
+
+// ephemeralRoom is the room for an OS disk on the size itself: its cache, or its
+// own disk. AKS chooses among the two; disks on NVMe are left out, since not every
+// node image starts from them.
+func ephemeralRoom(has map[string]string) float64 {
+	var most float64
+	for at, field := range map[string]string{"CacheDisk": "CachedDiskBytes", "ResourceDisk": "MaxResourceVolumeMB"} {
+		if places := has["SupportedEphemeralOSDiskPlacements"]; places != "" && !strings.Contains(places, at) {
+			continue
+		}
+		n, _ := strconv.ParseFloat(has[field], 64)
+		if at == "CacheDisk" {
+			n /= 1 << 20
+		}
+		most = max(most, n/1024)
+	}
+	return most
 }
 
 // sizeNamed is a size by its name; false if the region does not have it.

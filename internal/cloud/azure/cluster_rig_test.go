@@ -1,0 +1,41 @@
+package azure
+
+import (
+	"testing"
+
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/sim"
+)
+
+// clusterSpec is a cluster of two pools and the system pool: on demand and spot,
+// of both architectures.
+const clusterSpec = `{"network":{"zones":3},"nodePools":[
+	{"name":"workers","min":2,"desired":3,"max":6,"size":{"vcpus":2,"memoryGiB":8}},
+	{"name":"arm","min":1,"desired":1,"max":3,"size":{"vcpus":2,"memoryGiB":8,"arch":"arm64"},"spot":true,"labels":{"tier":"batch"},"taints":[{"key":"batch","value":"yes","effect":"NoSchedule"}]}]}`
+
+// smallCluster has the least that there is: the system pool and one more.
+const smallCluster = `{"network":{"zones":3},"nodePools":[{"name":"workers","min":1,"desired":1,"max":2}]}`
+
+// theirAdmins is an Entra group.
+const theirAdmins = "8f14e45f-ceea-467f-a0e6-1c0ffee00001"
+
+// fromHere is where the simulated provisioner's connections come from.
+var fromHere = job.Reach{Mode: job.ReachPublic, EgressCIDRs: []string{"203.0.113.7/32"}}
+
+// clusters is a rig for a cluster job.
+func clusters(t testing.TB, spec string) *rig {
+	t.Helper()
+	return clustersIn(t, job.ModeCreate, spec)
+}
+
+func clustersIn(t testing.TB, mode job.Mode, spec string) *rig {
+	t.Helper()
+	g := newRig(t, sim.Options{TimeScale: 2 * quick}, job.Cluster, mode, spec)
+	g.p.reach = fromHere
+	return g
+}
+
+// clusterSteps are the steps of a cluster job, in both directions.
+func (g *rig) clusterSteps() (up, down []step) {
+	return []step{g.check, g.p.EnsureNetwork, g.p.EnsureIdentity, g.p.EnsureCluster}, []step{g.p.RemoveCluster, g.p.RemoveIdentity, g.p.RemoveNetwork}
+}
