@@ -12,4 +12,6 @@ func (c *Cloud) addServices() {
 	c.addCompute()
 	c.addBalancers()
 	c.addClusters()
+	c.addDiagnostics()
+	c.addWorkspaces()
 }
