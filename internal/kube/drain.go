@@ -62,12 +62,12 @@ func Drain(ctx context.Context, r *pipeline.Run, access cloud.KubeAccess) error 
 		r.WaitOver("drain")
 		return nil
 	}
-	if r.WaitedFor("drain") > drainPatience {
+	if Overdue(r, "drain", drainPatience) {
 		r.WaitOver("drain")
 		r.Note("the cluster's controllers did not let go of %s within %s; what they made is removed at the cloud", strings.Join(left, ", "), drainPatience)
 		return nil
 	}
-	return pipeline.Wait(5*time.Second, "the cluster's controllers to let go of %s", summary(left))
+	return pipeline.Wait(Pause(r.Pace, 5*time.Second), "the cluster's controllers to let go of %s", summary(left))
 }
 
 // summary names some of many.

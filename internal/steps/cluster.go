@@ -123,12 +123,12 @@ func awaitServer(r *pipeline.Run, c kube.Interface) error {
 	if !pipeline.Is(err, pipeline.Unavailable) || r.Mode != pipeline.Apply {
 		return err
 	}
-	if waited := r.WaitedFor("API server"); waited > apiServerPatience {
+	if kube.Overdue(r, "API server", apiServerPatience) {
 		r.WaitOver("API server")
 		return pipeline.Fatal("api-server-unreachable", fmt.Sprintf("the API server of %s at %s does not answer: %v", r.Job.Config.InfraConfig.Cluster.Name, r.Job.Config.InfraConfig.Cluster.Endpoint, err),
 			"Check that this server reaches the endpoint (a private one answers inside its network alone), then retry.").From(err)
 	}
-	return pipeline.Wait(5*time.Second, "the API server to answer (%v)", err)
+	return pipeline.Wait(kube.Pause(r.Pace, 5*time.Second), "the API server to answer (%v)", err)
 }
 
 // awaitNodes waits until every pool's nodes are Ready, as the cluster sees it:
@@ -164,12 +164,12 @@ func awaitNodes(ctx context.Context, r *pipeline.Run, c kube.Interface, spec job
 	}
 	slices.Sort(lacking)
 	text := strings.Join(append(waiting, lacking[:min(3, len(lacking))]...), "; ")
-	if r.WaitedFor("nodes") > nodesPatience {
+	if kube.Overdue(r, "nodes", nodesPatience) {
 		r.WaitOver("nodes")
 		return pipeline.Fatal("nodes-not-ready", fmt.Sprintf("after %s, %s", nodesPatience, text),
 			"Nodes that do not join lack egress, a role or a route to the API server most often: look at the machines in the cloud's console, put it right, then retry.")
 	}
-	return pipeline.Wait(5*time.Second, "%s", text)
+	return pipeline.Wait(kube.Pause(r.Pace, 5*time.Second), "%s", text)
 }
 
 // drainCluster takes off the cluster what it made outside of itself, then its
@@ -231,10 +231,48 @@ func (s Set) drainable(ctx context.Context, r *pipeline.Run) (cloud.KubeAccess, 
 // for long enough: what it holds goes with the cluster, and what it made outside
 // is swept at the cloud.
 func (s Set) undrained(ctx context.Context, r *pipeline.Run, err error) error {
-	if r.WaitedFor("drainable") < apiServerPatience {
-		return pipeline.Wait(10*time.Second, "the API server to answer, so that the cluster can be drained (%v)", err)
+	if !kube.Overdue(r, "drainable", apiServerPatience) {
+		return pipeline.Wait(kube.Pause(r.Pace, 10*time.Second), "the API server to answer, so that the cluster can be drained (%v)", err)
 	}
 	r.WaitOver("drainable")
 	r.Note("not drained: the API server has not answered for %s (%v)", apiServerPatience, err)
 	return s.forgetReleases(ctx, r)
+}
+
+// clusterOutputs is what a finished cluster job tells its user.
+func clusterOutputs(j *job.Job, set func(k, v string)) {
+	c := j.Config.InfraConfig.Cluster
+	set("cluster", c.Name)
+	set("endpoint", c.Endpoint)
+	set("kubernetesVersion", c.Version)
+	set("standardSupportUntil", c.SupportUntil)
+	set("oidcIssuer", c.OIDCIssuer)
+	if c.Name != "" {
+		set("kubeconfig", kubeconfigCommand(j))
+	}
+	for _, info := range j.Config.InfraConfig.Components {
+		componentOutputs(info, set)
+	}
+}
+
+func componentOutputs(info job.ComponentInfo, set func(k, v string)) {
+	if info.Status == "ready" {
+		set("component."+info.Release, fmt.Sprintf("%s %s in namespace %s, revision %d", info.Name, info.Version, info.Namespace, info.Revision))
+	}
+}
+
+// kubeconfigCommand is what a person types to use the cluster with kubectl.
+func kubeconfigCommand(j *job.Job) string {
+	ref, infra := j.ClusterRef(), j.Config.InfraConfig
+	switch j.Provider {
+	case job.GCP:
+		cmd := fmt.Sprintf("gcloud container clusters get-credentials %s --region %s --project %s", ref.Name, ref.Region, infra.Account)
+		if !infra.Cluster.Public { // the DNS endpoint is the way in
+			cmd += " --dns-endpoint"
+		}
+		return cmd
+	case job.Azure:
+		return fmt.Sprintf("az aks get-credentials --resource-group %s --name %s --subscription %s && kubelogin convert-kubeconfig -l azurecli", ref.ResourceGroup, ref.Name, infra.Account)
+	}
+	return fmt.Sprintf("aws eks update-kubeconfig --name %s --region %s", ref.Name, ref.Region)
 }

@@ -200,6 +200,7 @@ func (s Set) order(specs []job.ComponentSpec) ([][]job.ComponentSpec, error) {
 // learnComponent records where a component stands.
 func learnComponent(infra *job.InfraConfig, info job.ComponentInfo) {
 	if had := infra.Component(info.Release); had != nil {
+		info.History = append(had.History, info.History...)
 		*had = info
 		return
 	}
@@ -223,6 +224,9 @@ func (s Set) installOne(ctx context.Context, r *pipeline.Run, access cloud.KubeA
 	switch {
 	case err == nil:
 		info.Status = "ready"
+		if had := r.Job.Config.InfraConfig.Component(spec.Release); had == nil || had.Revision != info.Revision {
+			info.Remember(spec.Values)
+		}
 	case pipeline.IsWait(err):
 		info.Status, info.Waiting = "installing", err.Error()
 	default:

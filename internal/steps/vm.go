@@ -229,8 +229,16 @@ func (s Set) Outputs(j *job.Job) map[string]string {
 		}
 	}
 	set("networkId", infra.NetworkID)
-	if j.ResourceType == job.Network {
+	switch j.ResourceType {
+	case job.Network:
 		networkOutputs(infra, set)
+	case job.Cluster:
+		clusterOutputs(j, set)
+	case job.Component:
+		for _, info := range infra.Components {
+			componentOutputs(info, set)
+		}
+		return out
 	}
 	set("egressIps", strings.Join(infra.EgressIPs, ", "))
 	set("scalingGroup", infra.ScalingGroupID)
