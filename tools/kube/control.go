@@ -68,25 +68,10 @@ func startPlane(ctx context.Context, dir string, p *pki, bare bool) (*plane, err
 	}
 	client := socket(sock, "etcd.sock")
 	if err := pl.startServer(ctx, client.String()); err != nil {
-		pl.stop()
 		pl.clean()
 		return nil, fmt.Errorf("API server: %w", err)
 	}
 	return pl, nil
-}
-
-// stop writes out what etcd holds. Its clients are of this process and may not let go of it, so
-// there is a bound.
-func (pl *plane) stop() {
-	closed := make(chan struct{})
-	go func() {
-		pl.etcd.Close()
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(2 * time.Second):
-	}
 }
 
 func startEtcd(dir, sockets string) (*embed.Etcd, error) {
@@ -207,6 +192,9 @@ func (pl *plane) awaitReady(ctx, alive context.Context, limit time.Duration) err
 	if err := pl.startScheduler(alive); err != nil {
 		return fmt.Errorf("scheduler: %w", err)
 	}
+	if err := startNamespaces(alive, pl.config(), client); err != nil {
+		return fmt.Errorf("namespaces: %w", err)
+	}
 	return startKubelets(alive, client)
 }
 
@@ -232,8 +220,8 @@ func (pl *plane) startManager(ctx context.Context) error {
 		"--leader-elect=false",
 		"--service-account-private-key-file="+pl.pki.path("service-accounts.key"),
 		"--root-ca-file="+pl.pki.path("ca.crt"),
-		// No volume is attached, no certificate signed: there is no machine.
-		"--controllers=*,-persistentvolume-attach-detach-controller,-certificatesigningrequest-signing-controller",
+		// No volume is attached, no certificate signed: there is no machine. Namespaces see to themselves.
+		"--controllers=*,-persistentvolume-attach-detach-controller,-certificatesigningrequest-signing-controller,-namespace-controller",
 		"--kube-api-qps=500",
 		"--kube-api-burst=1000",
 		"--profiling=false",

@@ -89,11 +89,10 @@ func run(dir string, remove, bare bool) error {
 		end()
 		return err
 	}
+	// etcd is not closed: it waits for clients that are of this process, and a start finds what it
+	// has handed to the system however it ended.
 	defer func() {
 		end()
-		if !remove {
-			plane.stop()
-		}
 		plane.clean()
 	}()
 	if err := plane.awaitReady(ctx, alive, startTimeout); err != nil {
