@@ -67,8 +67,8 @@ func (c *controls) groups(ctx context.Context) error {
 			return err
 		}
 		for _, o := range openRules(x.is) {
-			if o.control == "NETZ-06" && c.p.madeRule(c.r, id, o.rule) {
-				continue // the load balancer's own
+			if o.control == "NETZ-06" && (c.p.madeRule(c.r, id, o.rule) || c.r.Job.ResourceType == job.Cluster && o.rule == webRule) {
+				continue // the load balancer's own, or for those of a cluster's Services
 			}
 			seen[o.control] = append(seen[o.control], x.Name+": "+o.text)
 		}

@@ -221,16 +221,19 @@ func (p *Provider) locks(ctx context.Context) ([]lock, error) {
 	})
 }
 
-// touches reports whether a scope holds something of the job, or lies in its own
-// resource group.
+// touches reports whether a scope holds something of the job, or lies in something
+// of it: in its own resource group, or in the one that its cluster made.
 func (p *Provider) touches(r *pipeline.Run, scope string) bool {
 	within := func(id, scope string) bool {
 		return same(id, scope) || len(id) > len(scope) && same(id[:len(scope)], scope) && id[len(scope)] == '/'
 	}
 	for _, o := range r.Objects() {
-		if o.State == job.ObjectCreated && within(o.ID, scope) {
+		if o.State == job.ObjectCreated && (within(o.ID, scope) || within(scope, o.ID)) {
 			return true
 		}
+	}
+	if nodes := r.Job.Config.InfraConfig.Cluster.NodeGroup; nodes != "" && (within(scope, p.groupID(nodes)) || within(p.groupID(nodes), scope)) {
+		return true
 	}
 	return ownsGroup(r.Job) && len(r.Objects()) > 0 && within(scope, p.groupID(groupOf(r.Job)))
 }

@@ -24,6 +24,7 @@ type groupRule struct {
 	deny        bool
 	protocol    armnetwork.SecurityRuleProtocol
 	source      string
+	destination string // "": anything
 	ports       []string
 	description string
 }
@@ -42,7 +43,7 @@ func (g groupRule) properties() *armnetwork.SecurityRulePropertiesFormat {
 	}
 	f := &armnetwork.SecurityRulePropertiesFormat{
 		Access: &access, Direction: new(armnetwork.SecurityRuleDirectionInbound), Priority: &g.priority, Protocol: &g.protocol,
-		Description: &g.description, SourceAddressPrefix: &g.source, SourcePortRange: new("*"), DestinationAddressPrefix: new("*"),
+		Description: &g.description, SourceAddressPrefix: &g.source, SourcePortRange: new("*"), DestinationAddressPrefix: new(cmp.Or(g.destination, "*")),
 	}
 	if len(g.ports) == 1 {
 		f.DestinationPortRange = &g.ports[0]
@@ -57,8 +58,12 @@ func ruleText(f *armnetwork.SecurityRulePropertiesFormat) string {
 	if f == nil {
 		return "nothing"
 	}
-	return strings.ToLower(fmt.Sprintf("%d %s %s %s from %s to port %s", value(f.Priority), value(f.Access), value(f.Direction), value(f.Protocol),
-		sorted(both(f.SourceAddressPrefix, f.SourceAddressPrefixes)), sorted(both(f.DestinationPortRange, f.DestinationPortRanges))))
+	where := ""
+	if to := sorted(both(f.DestinationAddressPrefix, f.DestinationAddressPrefixes)); to != "*" {
+		where = " of " + to
+	}
+	return strings.ToLower(fmt.Sprintf("%d %s %s %s from %s to port %s%s", value(f.Priority), value(f.Access), value(f.Direction), value(f.Protocol),
+		sorted(both(f.SourceAddressPrefix, f.SourceAddressPrefixes)), sorted(both(f.DestinationPortRange, f.DestinationPortRanges)), where))
 }
 
 // both joins a field with its plural: Azure takes either.
@@ -72,7 +77,7 @@ func both(one *string, many []*string) []string {
 
 // securityGroup is the group of one subnet.
 func (p *Provider) securityGroup(r *pipeline.Run, s job.SubnetPlan) object[armnetwork.SecurityGroup] {
-	return p.securityGroupNamed(r, "nsg-"+s.Key, noRemoteAdmin)
+	return p.securityGroupNamed(r, "nsg-"+s.Key, append(clusterRules(r, s), noRemoteAdmin)...)
 }
 
 func (p *Provider) securityGroupNamed(r *pipeline.Run, key string, rules ...groupRule) object[armnetwork.SecurityGroup] {

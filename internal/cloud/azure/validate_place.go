@@ -160,7 +160,10 @@ func (c *checker) permissions(ctx context.Context) ([]cloud.Check, error) {
 }
 
 func (g grant) allows(action string) bool {
-	covers := func(pattern string) bool { return matches(strings.ToLower(pattern), strings.ToLower(action)) }
+	covers := func(pattern string) bool { // a star between two slashes may stand for nothing
+		pattern, action := strings.ToLower(pattern), strings.ToLower(action)
+		return matches(pattern, action) || matches(strings.ReplaceAll(pattern, "/*/", "/"), action)
+	}
 	return slices.ContainsFunc(g.Actions, covers) && !slices.ContainsFunc(g.NotActions, covers)
 }
 

@@ -128,11 +128,16 @@ func (c *Cloud) roleGives(guid, action string, data bool) bool {
 	return false
 }
 
-// covers says whether one of the patterns of a role covers an action; a star stands for any number of segments.
+// covers says whether one of the patterns of a role covers an action; a star stands for any number of segments, none among them: the role
+// Managed Identity Operator has userAssignedIdentities/*/assign/action, and gives userAssignedIdentities/assign/action.
 func covers(patterns []string, action string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		flat := func(s string) string { return strings.ReplaceAll(strings.ToLower(s), "/", ".") }
-		ok, err := path.Match(flat(p), flat(action))
-		return err == nil && ok
+		for _, form := range []string{p, strings.ReplaceAll(p, "/*/", "/")} {
+			if ok, err := path.Match(flat(form), flat(action)); err == nil && ok {
+				return true
+			}
+		}
+		return false
 	})
 }

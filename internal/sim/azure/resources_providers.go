@@ -10,7 +10,7 @@ import (
 
 // namespaces are the resource providers that exist here, simulated or not.
 var namespaces = []string{"Microsoft.Authorization", "Microsoft.Compute", "Microsoft.ContainerService", "Microsoft.DBforMySQL", "Microsoft.DBforPostgreSQL",
-	"Microsoft.Cache", "Microsoft.Insights", "Microsoft.KeyVault", "Microsoft.ManagedIdentity", "Microsoft.Network", "Microsoft.OperationalInsights", "Microsoft.Resources", "Microsoft.Storage"}
+	"Microsoft.Cache", "Microsoft.Insights", "Microsoft.KeyVault", "Microsoft.ManagedIdentity", "Microsoft.Network", "Microsoft.OperationalInsights", "Microsoft.PolicyInsights", "Microsoft.Resources", "Microsoft.Storage"}
 
 // alwaysRegistered are part of ARM itself.
 var alwaysRegistered = []string{"Microsoft.Authorization", "Microsoft.Resources"}
