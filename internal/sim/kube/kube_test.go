@@ -34,6 +34,7 @@ func TestCluster(t *testing.T) {
 	t.Run("obstacles", func(t *testing.T) { testObstacles(t, admin) })
 	t.Run("load balancer", func(t *testing.T) { testBalancer(t, admin, cloud) })
 	t.Run("disk", func(t *testing.T) { testDisk(t, admin, cloud) })
+	t.Run("charts", func(t *testing.T) { testCharts(t, admin) })
 	t.Run("watch", func(t *testing.T) { testWatch(t, admin) })
 	t.Run("admits", func(t *testing.T) { testAdmits(t, k, spec, e) })
 	t.Run("faults", func(t *testing.T) { testFaults(t, k, spec.ID, e, admin) })
