@@ -11,8 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/api/cloudkms/v1"
 	cloudresourcemanager "google.golang.org/api/cloudresourcemanager/v3"
 	"google.golang.org/api/compute/v1"
+	"google.golang.org/api/container/v1"
 	"google.golang.org/api/dns/v1"
 	"google.golang.org/api/iam/v1"
 	"google.golang.org/api/option"
@@ -39,6 +41,14 @@ type Options struct {
 	// LoadConfig finds project, credentials and endpoints for a cloud account;
 	// nil is FromEnvironment.
 	LoadConfig func(ctx context.Context, cloudAccountID, region string) (Config, error)
+
+	// Reach is how the provisioner gets to the API servers of clusters; the zero
+	// value is over the internet.
+	Reach job.Reach
+
+	// Roots are trusted besides the system's for the DNS endpoints of clusters,
+	// PEM: those of a simulation.
+	Roots []byte
 
 	// LookupNS asks the internet's DNS for the name servers of a zone; nil is
 	// the machine's own resolver, which is asked of Google's own zones alone.
@@ -85,6 +95,7 @@ func (c *Clouds) Open(ctx context.Context, j *job.Job) (cloud.Provider, error) {
 var (
 	_ cloud.Opener        = (*Clouds)(nil)
 	_ cloud.NetworkFamily = (*Provider)(nil)
+	_ cloud.ClusterFamily = (*Provider)(nil)
 )
 
 // provider is the project of a cloud account in a region, with clients that are
@@ -124,14 +135,18 @@ type Provider struct {
 	since    time.Time
 	refused  *atomic.Bool // the credentials were
 	config   Config
+	reach    job.Reach
+	roots    []byte // PEM
 	lookupNS func(ctx context.Context, zone string) ([]string, error)
 
-	compute  *compute.Service
-	dns      *dns.Service
-	iam      *iam.Service
-	crm      *cloudresourcemanager.Service
-	services *serviceusage.Service
-	peering  *servicenetworking.APIService
+	compute   *compute.Service
+	dns       *dns.Service
+	iam       *iam.Service
+	crm       *cloudresourcemanager.Service
+	services  *serviceusage.Service
+	peering   *servicenetworking.APIService
+	container *container.Service
+	kms       *cloudkms.Service
 
 	mu      sync.Mutex
 	caller  string            // the project that answered
@@ -146,12 +161,14 @@ const (
 	serviceCRM        = "cloudresourcemanager"
 	serviceUsage      = "serviceusage"
 	serviceNetworking = "servicenetworking"
+	serviceContainer  = "container"
+	serviceKMS        = "cloudkms"
 )
 
 func newProvider(cfg Config, o Options, lim *limits, region string) (*Provider, error) {
 	p := &Provider{
 		project: cfg.Project, region: region, pace: o.Pace, log: o.Logger, since: time.Now(), refused: &atomic.Bool{},
-		config: cfg, lookupNS: o.LookupNS, numbers: map[string]string{},
+		config: cfg, reach: o.Reach, roots: o.Roots, lookupNS: o.LookupNS, numbers: map[string]string{},
 	}
 	if p.lookupNS == nil {
 		p.lookupNS = lookupNS
@@ -189,6 +206,12 @@ func newProvider(cfg Config, o Options, lim *limits, region string) (*Provider, 
 		return nil, err
 	}
 	if p.peering, err = servicenetworking.NewService(ctx, options(serviceNetworking)...); err != nil {
+		return nil, err
+	}
+	if p.container, err = container.NewService(ctx, options(serviceContainer)...); err != nil {
+		return nil, err
+	}
+	if p.kms, err = cloudkms.NewService(ctx, options(serviceKMS)...); err != nil {
 		return nil, err
 	}
 	return p, nil

@@ -75,7 +75,7 @@ const cloudPlatform = "https://www.googleapis.com/auth/cloud-platform"
 
 // endpointVariables are the services whose root can be set by themselves, in
 // ZOPDAY_GCP_ENDPOINT_ and the name.
-var endpointVariables = []string{serviceCompute, serviceDNS, serviceIAM, serviceCRM, serviceUsage, serviceNetworking, "osconfig"}
+var endpointVariables = []string{serviceCompute, serviceDNS, serviceIAM, serviceCRM, serviceUsage, serviceNetworking, serviceContainer, serviceKMS, "osconfig"}
 
 // FromEnvironment is the configuration as the environment has it: application
 // default credentials, or ZOPDAY_GCP_ACCESS_TOKEN for emulators that take any

@@ -47,9 +47,10 @@ func (p *Provider) Controls(ctx context.Context, r *pipeline.Run) ([]job.Control
 		})
 	}
 	var rows []job.Control
-	if r.Job.ResourceType == job.VM {
+	own := map[job.ResourceType]func(context.Context, *pipeline.Run) ([]job.Control, error){job.VM: p.vmControls, job.Cluster: p.clusterControls}[r.Job.ResourceType]
+	if own != nil {
 		reads = append(reads, func(ctx context.Context) (err error) {
-			rows, err = p.vmControls(ctx, r)
+			rows, err = own(ctx, r)
 			return err
 		})
 	}

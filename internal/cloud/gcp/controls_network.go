@@ -63,7 +63,7 @@ func (c *controls) firewalls(ctx context.Context) error {
 	}
 	var ssh, rdp, wide, world, defaults, admin []string
 	for _, f := range all {
-		if rel(f.Network) != c.infra.NetworkID || f.Disabled || f.Direction == "EGRESS" {
+		if rel(f.Network) != c.infra.NetworkID || f.Disabled || f.Direction == "EGRESS" || c.madeByCluster(f) {
 			continue
 		}
 		if strings.HasPrefix(f.Name, "default-") {

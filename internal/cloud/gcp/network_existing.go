@@ -119,6 +119,10 @@ func (p *Provider) readNetwork(ctx context.Context, r *pipeline.Run) error {
 		return err
 	}
 	id := p.networkID(named.NetworkID)
+	names := named.SubnetIDs
+	if len(names) == 0 {
+		names = slices.Clone(ic.PrivateSubnetIDs) // those that stepValidate found
+	}
 	if r.Mode == pipeline.Plan {
 		ic.NetworkID = id
 		for _, s := range named.SubnetIDs {
@@ -132,7 +136,7 @@ func (p *Provider) readNetwork(ctx context.Context, r *pipeline.Run) error {
 	var subnets []*compute.Subnetwork
 	var faults []string
 	if err == nil {
-		subnets, faults = net.named(p, named.SubnetIDs)
+		subnets, faults = net.named(p, names)
 	}
 	if pipeline.Is(err, pipeline.NotFound) {
 		faults, err = []string{err.Error()}, nil

@@ -57,19 +57,39 @@ func forget(r *pipeline.Run, id string) { r.Remember(underwayKey(id), nil) }
 // outcome reads an operation that was begun on an object. Done is reported once,
 // with its error if it failed; what is still running is not an error.
 func (p *Provider) outcome(ctx context.Context, r *pipeline.Run, id string, u underway) (done bool, err error) {
-	op, err := p.readOperation(ctx, u.link)
+	done, failed, err := p.carriedOut(ctx, u.link)
 	switch {
 	case pipeline.Is(err, pipeline.NotFound):
 		forget(r, id) // operations are kept for two weeks: this one never was
 		return true, nil
 	case err != nil:
 		return false, err
-	case op.Status != "DONE":
+	case !done:
 		return false, nil
 	}
 	forget(r, id)
-	return true, operationError(op)
+	return true, failed
 }
+
+// carriedOut reads an operation of Compute Engine or of Kubernetes Engine:
+// whether it is done, and what it failed with.
+func (p *Provider) carriedOut(ctx context.Context, link string) (done bool, failed, err error) {
+	if part(link, "locations") != "" {
+		op, err := send(ctx, p.container.Projects.Locations.Operations.Get(link))
+		if err != nil {
+			return false, nil, err
+		}
+		return op.Status == operationDone, clusterOperationError(op), nil
+	}
+	op, err := p.readOperation(ctx, link)
+	if err != nil {
+		return false, nil, err
+	}
+	return op.Status == operationDone, operationError(op), nil
+}
+
+// operationDone is the status of an operation that has ended, well or not.
+const operationDone = "DONE"
 
 // pending waits for the operation that was begun last on an object; nil once it
 // is done, or its error.
@@ -159,7 +179,7 @@ func insertedAt(op *compute.Operation) time.Time {
 // operationError is what an operation failed with, classified as the same
 // refusal would be; nil if it is under way or did what it should.
 func operationError(op *compute.Operation) error {
-	if op.Status != "DONE" || op.Error == nil || len(op.Error.Errors) == 0 {
+	if op.Status != operationDone || op.Error == nil || len(op.Error.Errors) == 0 {
 		return nil
 	}
 	var messages []string
@@ -263,7 +283,7 @@ func (p *Provider) absence(ctx context.Context, r *pipeline.Run, x pipeline.Reso
 		return pipeline.Seen{}, err
 	case op == nil || op.OperationType == "delete":
 		return pipeline.Seen{}, missing
-	case op.Status != "DONE":
+	case op.Status != operationDone:
 		return pipeline.Seen{ID: id, Status: pipeline.Pending, Reason: op.OperationType + " " + strings.ToLower(op.Status)}, nil
 	}
 	var failed *pipeline.CloudError

@@ -65,6 +65,8 @@ var perSecond = map[string]struct {
 	serviceCRM:        {5, 10},
 	serviceUsage:      {5, 10},
 	serviceNetworking: {3, 10},
+	serviceContainer:  {8, 20},
+	serviceKMS:        {5, 20},
 }
 
 func newLimits(pace pipeline.Pace) *limits {

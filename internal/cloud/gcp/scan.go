@@ -29,6 +29,8 @@ func (p *Provider) Scan(ctx context.Context, owner string) ([]cloud.Leftover, er
 		sweep(s, p.addresses().lookup()),
 		sweep(s, p.globalAddresses().lookup()),
 		sweep(s, p.managedZones()),
+		sweep(s, p.clusters()),
+		sweep(s, p.keys()),
 		func(ctx context.Context) error {
 			more, err := p.scanVM(ctx, owner)
 			s.found(more...)

@@ -24,6 +24,7 @@ type checker struct {
 	ic   *job.InfraConfig
 	spec job.NetworkSpec
 	job  job.NetworkJobSpec // of a network job; empty for others
+	bits map[string][]int   // sizes to propose for secondary ranges, by their names
 
 	mu     sync.Mutex
 	checks []cloud.Check
@@ -44,9 +45,12 @@ func (p *Provider) Check(ctx context.Context, r *pipeline.Run) ([]cloud.Check, e
 	if ok, err := c.account(ctx); err != nil || !ok {
 		return c.checks, err
 	}
-	if r.Job.ResourceType == job.VM {
+	switch r.Job.ResourceType {
+	case job.VM:
 		err = c.forVMs(ctx)
-	} else {
+	case job.Cluster:
+		err = c.forCluster(ctx)
+	default:
 		err = c.forNetwork(ctx)
 	}
 	// What was asked side by side comes in no order of its own, and a plan that is
@@ -178,10 +182,13 @@ func (c *checker) labels() {
 
 // apis proves that the services are switched on: an API that never was answers as
 // one that was a moment ago (failure kind D10).
-func (c *checker) apis(ctx context.Context) error {
+func (c *checker) apis(ctx context.Context) error { return c.enabled(ctx, c.needed()) }
+
+// enabled is the check of the services by their names.
+func (c *checker) enabled(ctx context.Context, apis []string) error {
 	const check = "APIs"
 	var names []string
-	for _, api := range c.needed() {
+	for _, api := range apis {
 		names = append(names, "projects/"+c.p.project+"/services/"+api)
 	}
 	out, err := send(ctx, c.p.services.Services.BatchGet("projects/"+c.p.project).Names(names...))

@@ -31,7 +31,7 @@ func (c *checker) network(ctx context.Context) error {
 	}
 	plan, bad := cidr.Plan(cidr.For(job.GCP), cidr.Request{
 		CIDR: spec.CIDR, Secondary: spec.SecondaryCIDRs, Tiers: spec.Subnets, Ranges: spec.SecondaryRanges,
-		PrivateServices: spec.PrivateServices, InUse: used,
+		Bits: c.bits, PrivateServices: spec.PrivateServices, InUse: used,
 	})
 	if bad != nil {
 		c.fails(check, bad.Field, bad.Message, bad.Fix)

@@ -47,9 +47,9 @@ func (c *checker) vm(ctx context.Context) error {
 }
 
 // shortName proves that the account's name, the shortest of all, is one.
-func (v *vmChecker) shortName() {
-	if id := accountID(v.r.Job); len(id) < 6 || len(id) > 30 || strings.HasSuffix(id, "-") {
-		v.fails("account name", "name", fmt.Sprintf("the name %q for the VMs' service account is not one that Google Cloud takes", id), "Give the job another name.")
+func (c *checker) shortName() {
+	if id := accountID(c.r.Job); len(id) < 6 || len(id) > 30 || strings.HasSuffix(id, "-") {
+		c.fails("account name", "name", fmt.Sprintf("the name %q for the machines' service account is not one that Google Cloud takes", id), "Give the job another name.")
 	}
 }
 
@@ -99,32 +99,6 @@ func (v *vmChecker) access(ctx context.Context) error {
 	return v.side(ctx,
 		func(ctx context.Context) error { return v.enabled(ctx, apis) },
 		func(ctx context.Context) error { return v.permitted(ctx, "permissions for VMs", want) })
-}
-
-// enabled is like apis, for the services that VMs need.
-func (v *vmChecker) enabled(ctx context.Context, apis []string) error {
-	const check = "APIs"
-	var names []string
-	for _, api := range apis {
-		names = append(names, "projects/"+v.p.project+"/services/"+api)
-	}
-	out, err := send(ctx, v.p.services.Services.BatchGet("projects/"+v.p.project).Names(names...))
-	if err != nil {
-		return v.unchecked(ctx, check, "", err)
-	}
-	var off []string
-	for _, s := range out.Services {
-		if s.State == "DISABLED" {
-			off = append(off, base(s.Name))
-		}
-	}
-	if len(off) > 0 {
-		v.fails(check, "cloudAccountId", fmt.Sprintf("not enabled in project %s: %s", v.p.project, sorted(off)),
-			fmt.Sprintf("Run gcloud services enable %s --project=%s.", strings.Join(off, " "), v.p.project))
-		return nil
-	}
-	v.ok(check, "%d enabled", len(out.Services))
-	return nil
 }
 
 // limits compares what the VMs will take with what the project has left. What the

@@ -96,8 +96,8 @@ func (v *vmChecker) describe(offered []*compute.MachineType) {
 }
 
 // offers says of each machine type in which zones of the region it is offered.
-func (v *vmChecker) offers(ctx context.Context, names []string) (map[string][]*compute.MachineType, error) {
-	region, err := v.p.regionInfo(ctx)
+func (c *checker) offers(ctx context.Context, names []string) (map[string][]*compute.MachineType, error) {
+	region, err := c.p.regionInfo(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (v *vmChecker) offers(ctx context.Context, names []string) (map[string][]*c
 	for i, zone := range region.Zones {
 		parts = append(parts, func(ctx context.Context) (err error) {
 			inZone[i], err = lookup.Pages(ctx, func(ctx context.Context, token *string) ([]*compute.MachineType, *string, error) {
-				out, err := send(ctx, v.p.compute.MachineTypes.List(v.p.project, base(zone)).Filter(filter).PageToken(text(token)))
+				out, err := send(ctx, c.p.compute.MachineTypes.List(c.p.project, base(zone)).Filter(filter).PageToken(text(token)))
 				if err != nil {
 					return nil, nil, err
 				}

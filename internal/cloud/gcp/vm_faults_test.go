@@ -257,7 +257,7 @@ func TestProjectPolicy(t *testing.T) {
 	}
 	ours := 0
 	for _, b := range policy.Bindings {
-		if slices.ContainsFunc(b.Members, isMember(g.infra().ServiceAccount)) {
+		if slices.ContainsFunc(b.Members, isMember("serviceAccount:"+g.infra().ServiceAccount)) {
 			ours++
 			if b.Role != vmRole {
 				t.Errorf("the account has %s", b.Role)
