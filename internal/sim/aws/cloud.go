@@ -17,6 +17,11 @@ type Options struct {
 	AnyKey string
 	// BootTime is how long an instance takes from running to the end of its cloud-init; zero means 40 s.
 	BootTime time.Duration
+	// Kubernetes gives clusters an API server that is real; nil: their endpoints lead nowhere.
+	Kubernetes sim.Kubernetes
+	// LeakedInterfaces is how many network interfaces the deletion of a node group leaves behind in its subnets, as the CNI
+	// plugin does when its node goes away under it (https://github.com/terraform-aws-modules/terraform-aws-eks/issues/2004).
+	LeakedInterfaces int
 }
 
 // DefaultKeys are the access keys of a world without configuration: two accounts. Any secret is accepted, since
@@ -54,6 +59,8 @@ type hooks struct {
 	identityOf func(account, accessKey string) (Identity, bool)
 	// instanceGone is told when an instance has left running, for whatever reason (Auto Scaling, ELB).
 	instanceGone []func(s scope, instanceID string)
+	// logGroupDeleted is told when a log group was deleted by request (EKS: its control plane may make it again).
+	logGroupDeleted func(s scope, name string)
 }
 
 // An InstanceProfile is what EC2 needs to know of IAM's.

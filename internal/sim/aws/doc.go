@@ -1,5 +1,5 @@
 // Package aws is a simulated AWS: one HTTP handler that speaks the wire protocols of EC2, IAM, STS, Systems Manager,
-// Service Quotas, Route 53, Elastic Load Balancing v2, Auto Scaling, Certificate Manager, CloudWatch Logs and S3, for use
+// Service Quotas, Route 53, Elastic Load Balancing v2, Auto Scaling, Certificate Manager, CloudWatch Logs, S3, KMS and EKS, for use
 // with AWS_ENDPOINT_URL. State, faults, clock and books are those of a [sim.World].
 //
 // # Adding a service
@@ -11,7 +11,7 @@
 //		c.World.Register(t)
 //		c.add(&api{
 //			service:   "thing",       // the name in the SigV4 credential scope
-//			protocol:  queryProtocol, // ec2Protocol, queryProtocol, jsonProtocol, restXMLProtocol or s3Protocol
+//			protocol:  queryProtocol, // ec2Protocol, queryProtocol, jsonProtocol, restXMLProtocol, restJSONProtocol or s3Protocol
 //			namespace: "http://thing.amazonaws.com/doc/2010-05-08/", // JSON: the X-Amz-Target prefix
 //			encode:    func(out any) ([]byte, error) { … },
 //			ops:       map[string]operation{"CreateThing": t.create, "DescribeThings": t.describe},

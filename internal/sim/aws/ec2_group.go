@@ -347,14 +347,7 @@ func (e *EC2) deleteGroup(r *request, in groupIn) (any, error) {
 	if g.GroupName == "default" {
 		return nil, refuse("CannotDelete", "the specified group: \"%s\" name: \"default\" cannot be deleted by a user", g.GroupID)
 	}
-	busy := false
-	for _, i := range sc.Interfaces {
-		busy = busy || slices.ContainsFunc(i.Groups, func(x groupRef) bool { return x.GroupID == g.GroupID })
-	}
-	for _, rule := range sc.Rules {
-		busy = busy || (rule.GroupID != g.GroupID && rule.Referenced != nil && rule.Referenced.GroupID == g.GroupID)
-	}
-	if busy {
+	if sc.groupInUse(g.GroupID) {
 		return nil, refuse("DependencyViolation", "resource %s has a dependent object", g.GroupID)
 	}
 	sc.dropGroup(g.GroupID)
@@ -362,6 +355,21 @@ func (e *EC2) deleteGroup(r *request, in groupIn) (any, error) {
 		Return  bool   `ec2:"return"`
 		GroupID string `ec2:"groupId"`
 	}{true, g.GroupID}, nil
+}
+
+// groupInUse says whether an interface has a group, or a rule of another group refers to it.
+func (sc *ec2Scope) groupInUse(id string) bool {
+	for _, i := range sc.Interfaces {
+		if slices.ContainsFunc(i.Groups, func(x groupRef) bool { return x.GroupID == id }) {
+			return true
+		}
+	}
+	for _, rule := range sc.Rules {
+		if rule.GroupID != id && rule.Referenced != nil && rule.Referenced.GroupID == id {
+			return true
+		}
+	}
+	return false
 }
 
 func (sc *ec2Scope) dropGroup(id string) {

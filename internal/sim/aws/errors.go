@@ -7,6 +7,8 @@ type Error struct {
 	Code    string
 	Message string
 	Status  int // 0 means 400
+	// Members are further members of the error's shape, as some JSON services have them (EKS: clusterName, validZones).
+	Members map[string]any
 }
 
 func (e *Error) Error() string { return e.Code + ": " + e.Message }

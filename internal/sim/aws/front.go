@@ -147,6 +147,10 @@ func (c *Cloud) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	req.Mutating = a.mutating(req.Operation)
 	req.Params = paramText(r, form, body)
 	req.Call.Touch(namedIn(form)...)
+	if a.around != nil {
+		a.around()
+		defer a.around()
+	}
 	c.serve(rw, r, a, req, c.authenticate(a, req, cs, signed))
 }
 

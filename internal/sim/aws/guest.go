@@ -202,25 +202,7 @@ func (e *EC2) guestAgent(sc *ec2Scope, i *Instance) (ping string, since time.Tim
 // reachesManager says whether an instance reaches Systems Manager without the internet: by interface endpoints with private
 // names, whose groups let it in ("Improve the security of EC2 instances by using VPC endpoints", Systems Manager user guide).
 func (sc *ec2Scope) reachesManager(i *Instance) bool {
-	var own []string
-	for _, g := range i.Groups {
-		own = append(own, g.GroupID)
-	}
-	for _, short := range []string{"ssm", "ssmmessages", "ec2messages"} {
-		found := false
-		for _, ep := range sc.Endpoints {
-			var groups []string
-			for _, g := range ep.Groups {
-				groups = append(groups, g.GroupID)
-			}
-			found = found || ep.VpcID == i.VpcID && ep.Status == "available" && ep.PrivateDNS && strings.HasSuffix(ep.ServiceName, "."+short) &&
-				sc.admits(groups, false, own, []string{i.PrivateIP}, 443)
-		}
-		if !found {
-			return false
-		}
-	}
-	return true
+	return sc.reaches(i, "ssm", "ssmmessages", "ec2messages")
 }
 
 func (e *EC2) agentAllowed(sc *ec2Scope, i *Instance) bool {

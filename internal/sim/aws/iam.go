@@ -2,6 +2,7 @@ package aws
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ const (
 	quotaRoles       = "L-FE177D64"
 	quotaProfiles    = "L-6E65F664"
 	quotaAttachments = "L-0DA4ABF3"
+	quotaProviders   = "L-858F3967"
 )
 
 // iamService is AWS Identity and Access Management.
@@ -32,6 +34,7 @@ func newIAM(c *Cloud) *iamService {
 	for _, q := range []sim.Quota{
 		{Code: quotaRoles, Name: "Roles per account", Default: 1000, Adjustable: true},
 		{Code: quotaProfiles, Name: "Instance profiles per account", Default: 1000, Adjustable: true},
+		{Code: quotaProviders, Name: "OpenId connect providers per account", Default: 100, Adjustable: true},
 		{Code: quotaAttachments, Name: "Managed policies per role", Default: 10, Adjustable: true},
 	} {
 		q.Cloud, q.Service, q.Unit, q.Global = "aws", "iam", "None", true
@@ -93,6 +96,10 @@ func (s *iamService) Objects() []sim.Object {
 			p := a.Policies[k]
 			out = append(out, sim.Object{Account: id, Kind: "policy", ID: p.ARN, ARN: p.ARN, Name: p.Name, Tags: tagMap(p.Tags), Data: p})
 		}
+		for _, k := range sortedKeys(a.Providers) {
+			p := a.Providers[k]
+			out = append(out, sim.Object{Account: id, Kind: "oidc-provider", ID: p.ARN, ARN: p.ARN, Name: p.URL, Tags: tagMap(p.Tags), Data: p})
+		}
 		for _, k := range sortedKeys(a.Users) {
 			u := a.Users[k]
 			out = append(out, sim.Object{Account: id, Kind: "user", ID: u.ARN, ARN: u.ARN, Name: u.Name, Tags: tagMap(u.Tags), Data: u})
@@ -130,6 +137,10 @@ func (s *iamService) Remove(id string) error {
 			delete(a.Policies, id)
 			return nil
 		}
+		if a.Providers[id] != nil {
+			delete(a.Providers, id)
+			return nil
+		}
 		for k, u := range a.Users {
 			if u.ARN == id {
 				delete(a.Users, k)
@@ -142,7 +153,7 @@ func (s *iamService) Remove(id string) error {
 
 // operations is the API of IAM.
 func (s *iamService) operations() map[string]typedOp {
-	return map[string]typedOp{
+	ops := map[string]typedOp{
 		"CreateRole": op(s.createRole), "GetRole": op(s.getRole), "ListRoles": op(s.listRoles), "UpdateRole": op(s.updateRole),
 		"DeleteRole": op(s.deleteRole), "UpdateAssumeRolePolicy": op(s.updateAssumeRolePolicy),
 		"TagRole": op(s.tagRole), "UntagRole": op(s.untagRole), "ListRoleTags": op(s.listRoleTags),
@@ -167,6 +178,8 @@ func (s *iamService) operations() map[string]typedOp {
 		"PutUserPolicy": op(s.putUserPolicy), "GetUserPolicy": op(s.getUserPolicy), "DeleteUserPolicy": op(s.deleteUserPolicy),
 		"ListUserPolicies": op(s.listUserPolicies), "ListPolicyVersions": op(s.listPolicyVersions), "ListEntitiesForPolicy": op(s.listEntitiesForPolicy),
 	}
+	maps.Copy(ops, s.providerOperations())
+	return ops
 }
 
 func (s *iamService) listAccountAliases(*reqCtx, *iam.ListAccountAliasesInput) (*iam.ListAccountAliasesOutput, error) {

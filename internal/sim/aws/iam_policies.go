@@ -26,7 +26,7 @@ var managedPolicies = map[string]string{
 	"AmazonEC2ContainerRegistryReadOnly": "/", "AmazonEC2ContainerRegistryPullOnly": "/", "AmazonEC2ContainerRegistryPowerUser": "/",
 	"AmazonEC2ContainerRegistryFullAccess": "/", "AmazonElastiCacheFullAccess": "/", "AWSCertificateManagerFullAccess": "/",
 	"AWSCertificateManagerReadOnly": "/", "ServiceQuotasFullAccess": "/", "ServiceQuotasReadOnlyAccess": "/", "AlexaForBusinessFullAccess": "/",
-	"AmazonEBSCSIDriverPolicy": "/service-role/", "AmazonEFSCSIDriverPolicy": "/service-role/", "AWSLambdaBasicExecutionRole": "/service-role/",
+	"AmazonEBSCSIDriverPolicy": "/service-role/", "AmazonEBSCSIDriverPolicyV2": "/service-role/", "AmazonEFSCSIDriverPolicy": "/service-role/", "AWSLambdaBasicExecutionRole": "/service-role/",
 	"AWSLambdaVPCAccessExecutionRole": "/service-role/", "AmazonEC2RoleforSSM": "/service-role/", "AmazonRDSEnhancedMonitoringRole": "/service-role/",
 	"AutoScalingNotificationAccessRole": "/service-role/", "AmazonECSTaskExecutionRolePolicy": "/service-role/",
 	"AmazonEC2ContainerServiceforEC2Role": "/service-role/", "AWS_ConfigRole": "/service-role/",

@@ -24,6 +24,8 @@ type IAMAccount struct {
 	Profiles map[string]*IAMProfile
 	Policies map[string]*IAMPolicy // customer managed ones, by ARN
 	Users    map[string]*IAMUser
+	// Providers are the OpenID Connect providers, by ARN.
+	Providers map[string]*IAMOIDCProvider
 }
 
 // IAMRole is a role, its trust policy and its permissions.

@@ -139,6 +139,9 @@ func (s *logsService) deleteGroup(c *reqCtx, in *logs.DeleteLogGroupInput) (*log
 		return nil, err
 	}
 	delete(s.groups(c), g.Name)
+	if gone := s.cloud.hooks.logGroupDeleted; gone != nil {
+		gone(c.scope(), g.Name)
+	}
 	return &logs.DeleteLogGroupOutput{}, nil
 }
 
@@ -245,4 +248,14 @@ func (s *logsService) untag(c *reqCtx, in *logs.UntagResourceInput) (*logs.Untag
 		delete(g.Tags, k)
 	}
 	return &logs.UntagResourceOutput{}, nil
+}
+
+// ensure makes a log group for a service that has something to log; it has neither tags nor a retention.
+func (s *logsService) ensure(in scope, name string) {
+	if s.state.Scopes[in.key()] == nil {
+		s.state.Scopes[in.key()] = map[string]*LogGroup{}
+	}
+	if groups := s.state.Scopes[in.key()]; groups[name] == nil {
+		groups[name] = &LogGroup{Account: in.Account, Region: in.Region, Name: name, Class: "STANDARD", Created: s.cloud.World.Now(), Tags: map[string]string{}}
+	}
 }

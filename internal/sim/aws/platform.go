@@ -10,6 +10,9 @@ type platform struct {
 	acm *acmService
 	asg *asgService
 	s3  *s3Service
+	kms *kmsService
+	eks *eksService
+	log *logsService
 }
 
 // addPlatform makes the services around EC2.
@@ -19,12 +22,14 @@ func (c *Cloud) addPlatform() {
 	c.platform.sts = newSTS(c)
 	c.platform.ssm = newSSM(c)
 	newQuotas(c)
-	newLogs(c)
+	c.platform.log = newLogs(c)
+	c.platform.kms = newKMS(c)
 	c.platform.s3 = newS3(c)
 	c.platform.elb = newELB(c)
 	c.platform.r53 = newRoute53(c)
 	c.platform.acm = newACM(c)
 	c.platform.asg = newAutoScaling(c)
+	c.platform.eks = newEKS(c)
 }
 
 // mainAccount is the account of requests that name none: that of the documented access key if it is configured.

@@ -29,9 +29,14 @@ var immediate = sim.Options{ConsistencyByID: -1, ConsistencyByList: -1, EmptyPag
 
 func newRig(t *testing.T, opt sim.Options) *rig {
 	t.Helper()
+	return newRigWith(t, opt, Options{})
+}
+
+func newRigWith(t *testing.T, opt sim.Options, own Options) *rig {
+	t.Helper()
 	w := sim.New(opt)
 	w.Clock.Stop()
-	cloud := New(w, Options{})
+	cloud := New(w, own)
 	srv := httptest.NewServer(cloud)
 	t.Cleanup(srv.Close)
 	return &rig{t: t, w: w, cloud: cloud, cfg: awssdk.Config{

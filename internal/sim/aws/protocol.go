@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -18,11 +19,12 @@ import (
 type protocol int
 
 const (
-	ec2Protocol     protocol = iota // query with EC2's own list names and error envelope
-	queryProtocol                   // query as IAM, STS, Auto Scaling and ELB speak it
-	jsonProtocol                    // AWS JSON 1.1
-	restXMLProtocol                 // REST-XML
-	s3Protocol                      // REST-XML as S3 speaks it, with an error envelope of its own
+	ec2Protocol      protocol = iota // query with EC2's own list names and error envelope
+	queryProtocol                    // query as IAM, STS, Auto Scaling and ELB speak it
+	jsonProtocol                     // AWS JSON 1.1
+	restXMLProtocol                  // REST-XML
+	s3Protocol                       // REST-XML as S3 speaks it, with an error envelope of its own
+	restJSONProtocol                 // REST-JSON
 )
 
 // An operation carries a request out, with the world locked.
@@ -44,6 +46,8 @@ type api struct {
 	messageKey func(code string) string
 	// throttle is how the service says that it is asked too often; zero means the protocol's way.
 	throttle Error
+	// around is called before and after every request, with the world unlocked.
+	around func()
 	// hollow: an operation whose output has no members answers no body at all (JSON).
 	hollow bool
 }
@@ -98,6 +102,8 @@ func (a *api) contentType() string {
 		return "application/xml"
 	case jsonProtocol:
 		return "application/x-amz-json-1.1"
+	case restJSONProtocol:
+		return "application/json"
 	case ec2Protocol:
 		return "text/xml;charset=UTF-8"
 	}
@@ -136,7 +142,7 @@ func (a *api) render(r *request, out any) (answer, error) {
 			fmt.Fprintf(&b, `<%sResult>%s</%[1]sResult>`, r.Operation, inner)
 		}
 		fmt.Fprintf(&b, `<ResponseMetadata><RequestId>%s</RequestId></ResponseMetadata></%sResponse>`, r.id, r.Operation)
-	case jsonProtocol:
+	case jsonProtocol, restJSONProtocol:
 		if inner == nil && !a.hollow {
 			inner = []byte("{}")
 		}
@@ -174,8 +180,9 @@ func (a *api) renderError(id string, e *Error) answer {
 	case s3Protocol:
 		ans.header.Set("Content-Type", "application/xml")
 		fmt.Fprintf(&b, `%s<Error><Code>%s</Code><Message>%s</Message><RequestId>%s</RequestId><HostId>%s</HostId></Error>`, xmlHeader, xmlText(e.Code), xmlText(e.Message), id, id)
-	case jsonProtocol:
-		doc := map[string]string{"__type": e.Code}
+	case jsonProtocol, restJSONProtocol:
+		doc := map[string]any{"__type": e.Code}
+		maps.Copy(doc, e.Members)
 		// Some errors, such as Systems Manager's ParameterNotFound, carry no message at all.
 		if e.Message != "" {
 			key := "message"
@@ -184,7 +191,7 @@ func (a *api) renderError(id string, e *Error) answer {
 			}
 			doc[key] = e.Message
 		}
-		_ = json.NewEncoder(&b).Encode(doc) // strings always encode
+		_ = json.NewEncoder(&b).Encode(doc) // strings and lists of them always encode
 		ans.header.Set("X-Amzn-Errortype", e.Code)
 	}
 	ans.body = b.Bytes()
@@ -201,7 +208,7 @@ func (a *api) throttled() *Error {
 	switch a.protocol {
 	case ec2Protocol:
 		return refuseStatus(503, "RequestLimitExceeded", "Request limit exceeded.")
-	case jsonProtocol:
+	case jsonProtocol, restJSONProtocol:
 		return refuse("ThrottlingException", "Rate exceeded")
 	case s3Protocol:
 		return refuseStatus(503, "SlowDown", "Please reduce your request rate.")
@@ -215,7 +222,7 @@ func (a *api) unknownOperation(op, version string) *Error {
 	switch a.protocol {
 	case jsonProtocol:
 		return refuse("UnknownOperationException", "")
-	case restXMLProtocol:
+	case restXMLProtocol, restJSONProtocol:
 		return refuseStatus(404, "UnknownOperationException", "No such operation: %s", op)
 	case s3Protocol:
 		return refuseStatus(501, "NotImplemented", "A header you provided implies functionality that is not implemented")
@@ -231,6 +238,8 @@ func (a *api) unknownKey() *Error {
 		return refuseStatus(401, "AuthFailure", "AWS was not able to validate the provided access credentials")
 	case jsonProtocol:
 		return refuse("UnrecognizedClientException", "The security token included in the request is invalid.")
+	case restJSONProtocol:
+		return refuseStatus(403, "UnrecognizedClientException", "The security token included in the request is invalid.")
 	case s3Protocol:
 		return refuseStatus(403, "InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist in our records.")
 	}
@@ -243,6 +252,8 @@ func (a *api) unsigned() *Error {
 		return refuseStatus(401, "AuthFailure", "AWS was not able to validate the provided access credentials")
 	case jsonProtocol:
 		return refuse("MissingAuthenticationTokenException", "Missing Authentication Token")
+	case restJSONProtocol:
+		return refuseStatus(403, "MissingAuthenticationTokenException", "Missing Authentication Token")
 	case s3Protocol:
 		return refuseStatus(403, "AccessDenied", "Access Denied")
 	}
@@ -255,6 +266,8 @@ func (a *api) expiredKey() *Error {
 		return refuse("RequestExpired", "Request has expired.")
 	case jsonProtocol:
 		return refuse("ExpiredTokenException", "The security token included in the request is expired")
+	case restJSONProtocol:
+		return refuseStatus(403, "ExpiredTokenException", "The security token included in the request is expired")
 	case s3Protocol:
 		return refuse("ExpiredToken", "The provided token has expired.")
 	}
@@ -275,6 +288,8 @@ func (a *api) skewed(signed, now time.Time) *Error {
 		return refuse("RequestExpired", "Request has expired.")
 	case jsonProtocol:
 		return refuse("InvalidSignatureException", "%s", msg)
+	case restJSONProtocol:
+		return refuseStatus(403, "InvalidSignatureException", "%s", msg)
 	case s3Protocol:
 		return refuseStatus(403, "RequestTimeTooSkewed", "The difference between the request time and the current time is too large.")
 	}

@@ -21,7 +21,8 @@ var quotaServiceNames = map[string]string{
 	"vpc": "Amazon Virtual Private Cloud (Amazon VPC)", "ec2": "Amazon Elastic Compute Cloud (Amazon EC2)",
 	"ebs": "Amazon Elastic Block Store (Amazon EBS)", "iam": "AWS Identity and Access Management (IAM)",
 	"elasticloadbalancing": "Elastic Load Balancing (ELB)", "autoscaling": "Amazon EC2 Auto Scaling", "route53": "Amazon Route 53",
-	"acm": "AWS Certificate Manager (ACM)", "s3": "Amazon Simple Storage Service (Amazon S3)",
+	"acm": "AWS Certificate Manager (ACM)", "s3": "Amazon Simple Storage Service (Amazon S3)", "eks": "Amazon Elastic Kubernetes Service (Amazon EKS)",
+	"kms": "AWS Key Management Service (AWS KMS)",
 }
 
 func newQuotas(c *Cloud) *quotaService {

@@ -40,8 +40,8 @@ func TestServiceQuotas(t *testing.T) {
 	for p.HasMorePages() {
 		n += len(must(p.NextPage(r.ctx()))(t).Quotas)
 	}
-	if n != 3 {
-		t.Errorf("%d quotas listed, want 3", n)
+	if n != 4 {
+		t.Errorf("%d quotas listed, want 4", n)
 	}
 	if _, err := r.w.AddFault(sim.Fault{Service: "servicequotas", Kind: sim.FaultThrottle}); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,8 @@ type STSState struct {
 type STSSession struct {
 	Account, ARN, UserID string
 	Expires              time.Time
+	// Secret signs its requests; EKS checks the signature of a token where it knows the secret.
+	Secret string
 	// Transitive are the keys of session tags that stay when another role is taken on from here, in lower case.
 	Transitive []string
 }
@@ -87,6 +89,15 @@ func (s *stsService) identify(accessKey string) (Identity, bool) {
 		return Identity{}, false
 	}
 	return Identity{Account: ss.Account, AccessKey: accessKey, ARN: ss.ARN, UserID: ss.UserID, Expires: ss.Expires}, true
+}
+
+// secret is the secret of a temporary access key; those of long-lived ones are not known here.
+func (s *stsService) secret(accessKey string) (string, bool) {
+	ss := s.state.Sessions[accessKey]
+	if ss == nil || ss.Secret == "" {
+		return "", false
+	}
+	return ss.Secret, true
 }
 
 // caller is the identity behind a request.
@@ -232,8 +243,9 @@ func (s *stsService) session(c *reqCtx, ss *STSSession) *types.Credentials {
 	}
 	key := c.w.ID("ASIA", 16, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
 	s.state.Sessions[key] = ss
+	ss.Secret = c.w.ID("", 40, base64url)
 	return &types.Credentials{
-		AccessKeyId: &key, SecretAccessKey: new(c.w.ID("", 40, base64url)),
+		AccessKeyId: &key, SecretAccessKey: new(ss.Secret),
 		SessionToken: new(c.w.ID("IQoJb3JpZ2luX2Vj", 200, base64url)), Expiration: &ss.Expires,
 	}
 }
