@@ -111,9 +111,6 @@ var clusterDialect = func() *dialect {
 		return absentDetail(e, "NotFound", "Not found")
 	}
 	d.orphan = func(r *request, parent armID) *Error {
-		if r.cloud.find(groupID(parent.Subscription, parent.Group)) == nil {
-			return groupNotFound(parent.Group)
-		}
 		if r.method == http.MethodPut {
 			return refuseARM(http.StatusNotFound, "ParentResourceNotFound", "Failed to perform 'write' on resource(s) of type '%s', because the parent resource '%s' could not be found.", strings.Join(r.id.Types, "/"), parent)
 		}

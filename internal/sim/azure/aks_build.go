@@ -275,7 +275,14 @@ func (c *Cloud) ensureEgress(cluster *Resource) *Error {
 		return nil
 	}
 	profile := n.sub("loadBalancerProfile")
-	if c.find(lb) != nil {
+	if has := c.find(lb); has != nil {
+		for _, rule := range has.Properties.docs(lbOutboundRules) {
+			for _, f := range rule.docs("properties.frontendIPConfigurations") {
+				if front := c.partOf(f.str("id")); front != nil {
+					profile["effectiveOutboundIPs"] = []any{map[string]any{"id": front.ref("publicIPAddress")}}
+				}
+			}
+		}
 		return nil
 	}
 	name := c.World.UUID()

@@ -24,6 +24,8 @@ var dnsPrefix = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,52}[a-zA-Z0-9])?
 
 // putCluster makes a managed cluster, or changes one.
 func (c *Cloud) putCluster(r *request, now, old *Resource) (outcome, error) {
+	dropNulls(map[string]any(now.Properties))
+	dropNulls(map[string]any(now.Top))
 	given := now.Properties.docs("agentPoolProfiles")
 	delete(now.Top, "eTag")
 	for _, name := range computedByCluster {
@@ -74,10 +76,31 @@ func (c *Cloud) putCluster(r *request, now, old *Resource) (outcome, error) {
 	return out, nil
 }
 
+// dropNulls takes out the members that are null, which are as good as left out.
+func dropNulls(v any) {
+	switch m := v.(type) {
+	case []any:
+		for _, e := range m {
+			dropNulls(e)
+		}
+	case map[string]any:
+		for k, e := range m {
+			if e == nil {
+				delete(m, k)
+				continue
+			}
+			dropNulls(e)
+		}
+	}
+}
+
 // inheritCluster takes over what a later PUT leaves out.
 func inheritCluster(now, old *Resource) {
 	p, was := now.Properties, old.Properties.clone()
 	inheritDoc(p.sub("networkProfile"), was.sub("networkProfile"))
+	if lb := p.sub("networkProfile.loadBalancerProfile"); lb != nil && was.has("networkProfile.loadBalancerProfile.effectiveOutboundIPs") {
+		lb.def("effectiveOutboundIPs", was.get("networkProfile.loadBalancerProfile.effectiveOutboundIPs"))
+	}
 	inheritDoc(p, was)
 	for name, v := range old.clone().Top {
 		now.Top.def(name, v)
@@ -146,7 +169,10 @@ func (c *Cloud) putProfiles(r *request, cluster, old *Resource, given []doc) (sc
 			pool.ID, pool.Name, pool.Created = was.ID, was.Name, was.Created
 			scaled = scaled || profile.has("count") && profile.num("count") != was.Properties.num("count")
 		}
-		if e := c.judgePool(r, pool, was, cluster); e != nil {
+		r.nesting = true
+		e := c.judgePool(r, pool, was, cluster)
+		r.nesting = false
+		if e != nil {
 			return false, e
 		}
 		c.keep(pool)
@@ -296,7 +322,7 @@ func (c *Cloud) driveCluster(res *Resource, state, _, _ string) (bool, error) {
 // showCluster writes a cluster as the provider does: group and type in a spelling of its own, with its pools in it.
 func (c *Cloud) showCluster(r *request, cluster *Resource, body doc) {
 	body["id"], body["type"] = lowerGroup(cluster.ID), "Microsoft.ContainerService/ManagedClusters"
-	if r.version >= etagSince && r.method == http.MethodGet {
+	if r.version >= etagSince && cluster.State != stateCreating {
 		body["eTag"] = cluster.Etag
 	}
 	profiles := []any{}
@@ -308,6 +334,9 @@ func (c *Cloud) showCluster(r *request, cluster *Resource, body doc) {
 	}
 	props := body.sub("properties")
 	props["agentPoolProfiles"] = profiles
+	if len(props.sub("addonProfiles")) == 0 {
+		delete(props, "addonProfiles")
+	}
 	if r.version < etagSince {
 		for _, name := range []string{"metricsProfile", "nodeProvisioningProfile", "bootstrapProfile"} {
 			delete(props, name)

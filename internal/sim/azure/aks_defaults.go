@@ -72,8 +72,11 @@ func fillNetwork(r *request, p doc) {
 	}
 	n := p.sub("networkProfile")
 	if !n.has("networkPlugin") {
-		n["networkPlugin"] = "azure"
-		n.def("networkPluginMode", "overlay")
+		n["networkPlugin"] = "kubenet" // until it was announced to be retired
+		if r.version >= etagSince {
+			n["networkPlugin"] = "azure"
+			n.def("networkPluginMode", "overlay")
+		}
 	}
 	overlay := strings.EqualFold(n.str("networkPluginMode"), "overlay")
 	if n.str("networkPlugin") == "azure" {

@@ -46,6 +46,7 @@ func (c *Cloud) putPool(r *request, now, old *Resource) (outcome, error) {
 // judgePool completes and checks what a pool is to be, as part of its cluster or by itself.
 func (c *Cloud) judgePool(r *request, now, old, cluster *Resource) *Error {
 	p := now.Properties
+	dropNulls(map[string]any(p))
 	for _, name := range computedByPool {
 		delete(p, name)
 	}
@@ -151,12 +152,8 @@ func fillPool(r *request, now, cluster *Resource, size *vmSize) {
 		image = strings.Replace(image, "AKSUbuntu-2404", "AKSAzureLinux-V3", 1)
 	}
 	p.def("nodeImageVersion", image)
-	if p.sub("upgradeSettings") == nil {
-		p["upgradeSettings"] = map[string]any{}
-	}
-	p.sub("upgradeSettings").def("maxSurge", "10%")
+	fillUpgrades(r, p)
 	if r.version >= etagSince {
-		p.sub("upgradeSettings").def("maxUnavailable", "0")
 		if p.sub("securityProfile") == nil {
 			p["securityProfile"] = map[string]any{}
 		}
@@ -177,6 +174,24 @@ func fillPool(r *request, now, cluster *Resource, size *vmSize) {
 	// What is so anyway is not shown.
 	for _, name := range []string{"scaleSetPriority", "scaleSetEvictionPolicy", "spotMaxPrice"} {
 		delete(p, name)
+	}
+}
+
+// fillUpgrades says how many nodes are replaced at a time: the pools that come with a cluster have another default than those that are
+// added.
+func fillUpgrades(r *request, p doc) {
+	if p.sub("upgradeSettings") == nil {
+		if r.version < etagSince && !r.nesting {
+			return
+		}
+		p["upgradeSettings"] = map[string]any{}
+	}
+	s := p.sub("upgradeSettings")
+	if r.nesting && r.version > "2023-09-01" && !s.has("maxUnavailable") {
+		s.def("maxSurge", "10%")
+	}
+	if r.version >= etagSince {
+		s.def("maxUnavailable", "0")
 	}
 }
 
@@ -246,7 +261,7 @@ func (c *Cloud) showAgentPool(r *request, pool *Resource, body doc) {
 
 // trimPool leaves out of a pool what an api-version does not show.
 func (c *Cloud) trimPool(r *request, pool *Resource, p doc) {
-	if r.version >= etagSince && r.method == http.MethodGet {
+	if r.version >= etagSince && (p["name"] == nil || pool.State != stateCreating) {
 		p["eTag"] = pool.Etag
 	}
 	if r.version < etagSince {

@@ -96,7 +96,7 @@ func checkMode(p doc, size *vmSize) *Error {
 	case p.has("count") && p.num("count") < 1 || p.flag("enableAutoScaling") && p.num("minCount") < 1:
 		return badParameter("agentPoolProfile.count", "System node pool must have at least one node.")
 	}
-	for _, t := range p.strs("nodeTaints") {
+	for _, t := range append(p.strs("nodeTaints"), p.strs("nodeInitializationTaints")...) {
 		if !strings.HasSuffix(t, ":PreferNoSchedule") && !strings.HasPrefix(t, "CriticalAddonsOnly=") {
 			return refuseCluster(http.StatusBadRequest, "SystemPoolHasRestrictedTaint", "agentPoolProfile.nodeTaints", "Placing custom taints on system pool is not supported(except 'CriticalAddonsOnly' taint or taint effect is 'PreferNoSchedule'). Please refer to https://aka.ms/aks/system-taints for detail")
 		}

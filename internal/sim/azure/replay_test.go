@@ -198,7 +198,7 @@ func (p *replayer) step(e exchange) {
 		return
 	}
 	got := p.send(e.Request.Method, p.url(e.Request.URL), body, header)
-	for range 12 {
+	for range 120 {
 		if !behind(e.Response, got) {
 			break
 		}
