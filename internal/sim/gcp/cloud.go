@@ -93,6 +93,8 @@ type hooks struct {
 	rangeUsers func(network, rangeName string) string
 	// roles are those that a member has in a project (Resource Manager).
 	roles func(project, member string) []string
+	// subnetRangeUser names what uses a secondary range of a subnetwork (GKE).
+	subnetRangeUser func(subnet, rangeName string) string
 	// instanceChanged are told of every change of an instance of Compute Engine, by its path.
 	instanceChanged []func(path string)
 }

@@ -54,9 +54,20 @@ type grants struct {
 	Since  map[string]time.Time // by role and member
 }
 
+// forget takes what a deleted service account had.
+func (g grants) forget(a ServiceAccount) {
+	g.Policy.accountGone(a)
+	for key := range g.Since {
+		if strings.HasSuffix(key, " serviceAccount:"+a.Email) {
+			delete(g.Since, key)
+		}
+	}
+}
+
 func newCloudKMS(c *Cloud) *cloudKMS {
 	s := &cloudKMS{cloud: c}
 	c.World.Register(s)
+	c.hooks.accountGone = append(c.hooks.accountGone, s.accountGone)
 	const ring, key, version = "projects.locations.keyRings.", "projects.locations.keyRings.cryptoKeys.", "projects.locations.keyRings.cryptoKeys.cryptoKeyVersions."
 	c.add("cloudkms/v1", &api{service: "cloudkms", denied: kmsDenied, ops: map[string]operation{
 		ring + "create": s.createRing, ring + "get": s.getRing, ring + "list": s.listRings, ring + "getIamPolicy": s.getPolicy, ring + "setIamPolicy": s.setPolicy,
@@ -288,6 +299,16 @@ func (s *cloudKMS) setPolicy(r *request) (any, error) {
 	}
 	g.Policy, g.Since = next, since
 	return next.shown(), nil
+}
+
+// accountGone renames a deleted service account in the policies, as Resource Manager does.
+func (s *cloudKMS) accountGone(a ServiceAccount) {
+	for _, ring := range s.st.Rings {
+		ring.Grants.forget(a)
+	}
+	for _, k := range s.st.Keys {
+		k.Grants.forget(a)
+	}
 }
 
 // kmsCall is what a fault of kind hidden on the effect of a grant is matched with.

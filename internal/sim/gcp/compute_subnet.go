@@ -181,11 +181,32 @@ func (e *Compute) patchSubnet(r *request) (any, error) {
 	}
 	merge(doc, r.Body)
 	fillFlowLogs(doc)
+	if err := e.keepsUsedRanges(res, doc); err != nil {
+		return nil, err
+	}
 	net := e.st.Resources[e.networkOf(res)]
 	if err := e.checkRanges(net, doc, res.Path); err != nil {
 		return nil, err
 	}
 	return e.replaceSubnet(r, res, doc, "compute.subnetworks.patch"), nil
+}
+
+// keepsUsedRanges refuses to take a secondary range away, or to change it, that something uses.
+func (e *Compute) keepsUsedRanges(res *Resource, doc Doc) error {
+	if e.cloud.hooks.subnetRangeUser == nil {
+		return nil
+	}
+	after := map[string]string{}
+	for _, s := range docs(doc, "secondaryIpRanges") {
+		after[str(s, "rangeName")] = str(s, "ipCidrRange")
+	}
+	for _, s := range docs(res.Doc, "secondaryIpRanges") {
+		name := str(s, "rangeName")
+		if user := e.cloud.hooks.subnetRangeUser(res.Path, name); user != "" && after[name] != str(s, "ipCidrRange") {
+			return refuse(400, "resourceInUseByAnotherResource", "The secondary range '%s' of the subnetwork resource '%s' is already being used by '%s'", name, res.Path, user)
+		}
+	}
+	return nil
 }
 
 func (e *Compute) replaceSubnet(r *request, res *Resource, doc Doc, opType string) Doc {

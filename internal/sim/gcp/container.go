@@ -109,6 +109,7 @@ func newContainer(c *Cloud) *container {
 	c.add("container/v1", &api{service: "container", listErrors: true, denied: containerDenied, ops: ops, claims: func(path string) bool {
 		return !strings.Contains(path, "/operations/") || strings.Contains(path, "/operations/operation-")
 	}})
+	c.hooks.subnetRangeUser = s.subnetRangeUser
 	c.hooks.instanceChanged = append(c.hooks.instanceChanged, s.instanceChanged)
 	return s
 }

@@ -156,9 +156,6 @@ func (s *container) settleEndpoints(_ *request, c *cluster) error {
 	setDefault(ip, "enablePublicEndpoint", true)
 	setDefault(ip, "globalAccess", false)
 	setDefault(dns, "allowExternalTraffic", false)
-	if !truth(ip, "enabled") && !truth(dns, "allowExternalTraffic") && len(dns) == 0 {
-		return s.containerInvalid("At least one of the DNS endpoint and the IP endpoints must be enabled.")
-	}
 	return s.settleAuthorized(ip)
 }
 

@@ -211,18 +211,17 @@ func (s *container) addActions() {
 }
 
 // beginCluster makes what a cluster needs in the project, and its node pools.
-func (s *container) beginCluster(_ *clusterOperation, c *cluster) *opFailure {
+func (s *container) beginCluster(op *clusterOperation, c *cluster) *opFailure {
 	if err := s.makeClusterParts(c); err != nil {
 		return computeFailure(err)
 	}
 	c.Doc["currentMasterVersion"] = c.Doc["initialClusterVersion"]
+	s.syncKube()
 	for _, p := range c.Pools {
-		if err := s.makePoolParts(c, p); err != nil {
-			p.Fault, p.FaultText = "UNKNOWN", err.Error()
-			return computeFailure(err)
+		if failure := s.makePoolParts(op, c, p); failure != nil {
+			return failure
 		}
 	}
-	s.syncKube()
 	return nil
 }
 

@@ -1,7 +1,7 @@
 package gcp
 
 import (
-	"strings"
+	"slices"
 )
 
 // oauthScopes are the scopes of nodes when nothing is said ("Access scopes in GKE").
@@ -39,7 +39,9 @@ func (s *container) fillCluster(c *cluster) {
 		encrypted = "CURRENT_STATE_ENCRYPTED"
 	}
 	sub(d, "databaseEncryption")["currentState"] = encrypted
-	sub(d, "maintenancePolicy")["resourceVersion"] = fingerprint(without2(sub(d, "maintenancePolicy"), "resourceVersion"))[:8]
+	policy := sub(d, "maintenancePolicy")
+	delete(policy, "resourceVersion")
+	policy["resourceVersion"] = fingerprint(policy)[:8]
 	d["labelFingerprint"] = fingerprint(d["resourceLabels"])[:8]
 	delete(d, "privateClusterConfig") // it follows from the endpoints
 	delete(d, "masterAuthorizedNetworksConfig")
@@ -64,22 +66,17 @@ func (s *container) fillServices(d Doc) {
 	}
 }
 
-// without2 is a document without a field.
-func without2(d Doc, field string) Doc {
-	out := clone(d)
-	delete(out, field)
-	return out
-}
-
-// fillIn sets what is not there, at any depth; lists and values that are there stay.
+// fillIn sets what is not there, at any depth; lists and values that are there stay. A flag that is not optional is off in a message
+// that was given without it, whatever it is when the whole message is left out.
 func fillIn(d, defaults Doc) {
 	for k, v := range defaults {
 		have, ok := d[k]
 		m, isDoc := v.(map[string]any)
+		_, flag := v.(bool)
 		switch inner, _ := have.(map[string]any); {
 		case !ok && isDoc:
 			d[k] = clone(m)
-		case !ok:
+		case !ok && (!flag || slices.Contains(kept, k)):
 			d[k] = v
 		case isDoc && inner != nil:
 			fillIn(inner, m)
@@ -96,7 +93,7 @@ func dropFalse(d Doc) {
 	for k, v := range d {
 		switch x := v.(type) {
 		case bool:
-			if !x && !strings.Contains(" "+strings.Join(kept, " ")+" ", " "+k+" ") {
+			if !x && !slices.Contains(kept, k) {
 				delete(d, k)
 			}
 		case string:

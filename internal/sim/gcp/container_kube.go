@@ -155,7 +155,7 @@ func (s *container) kubeCluster(c *cluster) sim.KubeCluster {
 			})
 			return user, ok
 		},
-		Cloud: &kubeCloud{s, path},
+		Cloud: &kubeCloud{s, path}, Objects: storageClasses(c),
 	}
 }
 
@@ -189,7 +189,12 @@ func (s *container) kubeNodes(c *cluster) []sim.KubeNode {
 		}
 		for _, vm := range s.nodesOf(p) {
 			zone := segmentAfter(vm.Path, "zones")
-			out = append(out, sim.KubeNode{Name: vm.name(), Zone: zone, Region: c.region(), Arch: arch, Type: t.name, Labels: labels, Taints: taints,
+			ip := ""
+			if nics := docs(vm.Doc, "networkInterfaces"); len(nics) > 0 {
+				ip = str(nics[0], "networkIP")
+			}
+			out = append(out, sim.KubeNode{Name: vm.name(), Zone: zone, Region: c.region(), Arch: arch, Type: t.name, Labels: labels, Taints: taints, CPUs: t.cpus, MemoryMiB: t.memory,
+				Pods: atoi(str(sub(p.Doc, "maxPodsConstraint"), "maxPodsPerNode")), Kubelet: "v" + str(p.Doc, "version"), IP: ip,
 				ProviderID: "gce://" + c.project() + "/" + zone + "/" + vm.name()})
 		}
 	}

@@ -35,6 +35,29 @@ func (k *kubeCloud) locked(f func(c *cluster) error) error {
 // Kubernetes' cloud provider interface).
 func balancerName(uid string) string { return clipped("a"+strings.ReplaceAll(uid, "-", ""), 32) }
 
+// storageClasses are those that GKE puts into a cluster whose driver of persistent disks is on ("About persistent volumes and dynamic
+// provisioning": the default StorageClass).
+func storageClasses(c *cluster) []sim.KubeObject {
+	if !truth(sub(sub(c.Doc, "addonsConfig"), "gcePersistentDiskCsiDriverConfig"), "enabled") {
+		return nil
+	}
+	var out []sim.KubeObject
+	const driver = "pd.csi.storage.gke.io"
+	for _, class := range []struct{ name, disk, mode, isDefault, provisioner string }{
+		{"standard-rwo", "pd-balanced", "WaitForFirstConsumer", "true", driver}, {"premium-rwo", "pd-ssd", "WaitForFirstConsumer", "false", driver},
+		{"standard", "pd-standard", "Immediate", "false", "kubernetes.io/gce-pd"}} {
+		b, err := json.Marshal(Doc{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": class.provisioner, "parameters": Doc{"type": class.disk},
+			"metadata": Doc{"name": class.name, "annotations": Doc{"storageclass.kubernetes.io/is-default-class": class.isDefault},
+				"labels": Doc{"addonmanager.kubernetes.io/mode": "EnsureExists", "k8s-app": "gcp-compute-persistent-disk-csi-driver"}},
+			"reclaimPolicy": "Delete", "volumeBindingMode": class.mode, "allowVolumeExpansion": true})
+		if err != nil {
+			panic(err) // texts
+		}
+		out = append(out, sim.KubeObject{Path: "/apis/storage.k8s.io/v1/storageclasses", JSON: b})
+	}
+	return out
+}
+
 // A part is one object of a load balancer.
 type part struct {
 	path, op string
@@ -82,6 +105,9 @@ func (k *kubeCloud) balancer(c *cluster, svc sim.KubeService) []part {
 // EnsureLoadBalancer makes what is missing of a Service's load balancer: firewall rules, health check, backend service and
 // forwarding rule ("LoadBalancer Service concepts", GKE).
 func (k *kubeCloud) EnsureLoadBalancer(_ context.Context, svc sim.KubeService) (hostname, ip string, err error) {
+	if svc.Class != "" && !strings.HasPrefix(svc.Class, "networking.gke.io/") {
+		return "", "", nil // another controller's
+	}
 	err = k.locked(func(c *cluster) error {
 		for _, p := range k.balancer(c, svc) {
 			if k.s.cloud.compute.at(p.path) == nil {

@@ -171,6 +171,16 @@ func (s *container) rangeUse(c *cluster, subnet, name string) string {
 	return ""
 }
 
+// subnetRangeUser is the cluster that uses a secondary range.
+func (s *container) subnetRangeUser(subnet, name string) string {
+	for _, c := range s.inOrder("", "") {
+		if s.rangeUse(c, subnet, name) != "" {
+			return c.Path
+		}
+	}
+	return ""
+}
+
 // placePodRange gives the subnetwork the secondary range of a cluster that brought none.
 func (s *container) placePodRange(c *cluster) {
 	policy := sub(c.Doc, "ipAllocationPolicy")

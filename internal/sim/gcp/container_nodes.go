@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/zopday/provisioner/internal/sim"
 )
 
 // clipped is the beginning of a name, as names of what GKE makes have it.
@@ -34,6 +36,8 @@ func (s *container) makeClusterParts(c *cluster) error {
 	if truth(sub(c.Doc, "networkConfig"), "defaultEnablePrivateNodes") { // so that private nodes reach Google's APIs ("Private Google Access in private clusters")
 		if subnet := s.cloud.compute.at(s.subnetPath(c)); subnet != nil {
 			subnet.Doc["privateIpGoogleAccess"] = true
+			delete(subnet.Doc, "fingerprint")
+			subnet.Doc["fingerprint"] = fingerprint(subnet.Doc)
 		}
 	}
 	for name, rule := range s.firewallRules(c) {
@@ -84,10 +88,15 @@ func (s *container) dropClusterParts(c *cluster) {
 }
 
 // makePoolParts makes a template and a managed instance group for every zone of a pool.
-func (s *container) makePoolParts(c *cluster, p *nodePool) error {
+func (s *container) makePoolParts(op *clusterOperation, c *cluster, p *nodePool) *opFailure {
+	call := &sim.Call{Cloud: cloudName, Service: "container", Operation: op.Method, Account: c.project(), Region: c.region(), Mutating: true, Params: c.Path + " " + p.Name}
 	for _, zone := range texts(p.Doc, "locations") {
+		if f := s.cloud.World.Take(call, sim.FaultCapacity, zone+" "+str(sub(p.Doc, "config"), "machineType")); f != nil {
+			return &opFailure{rpcCodes["RESOURCE_EXHAUSTED"], orText(f.Code, "GCE_STOCKOUT"), orText(f.Message,
+				"Try a different location, or try again later: Google Compute Engine does not have enough resources available to fulfill request: "+zone+".")}
+		}
 		if err := s.makeGroup(c, p, zone); err != nil {
-			return err
+			return computeFailure(err)
 		}
 	}
 	return nil

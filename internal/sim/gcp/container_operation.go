@@ -20,6 +20,8 @@ type clusterOperation struct {
 	Begun, Ended                  time.Time
 	Status                        string
 	Held                          bool
+	// Method is what the caller called, for faults to look at.
+	Method string
 	// Error is a google.rpc.Status; Condition the code of the condition that goes with it.
 	Error     Doc
 	Condition string
@@ -66,14 +68,14 @@ type operationStart struct {
 	Type, Action, Target string
 	Cluster              *cluster
 	Args                 Doc
-	User                 string
+	User, Method         string
 	Begun                time.Time
 }
 
 func (s *container) startOperation(st operationStart) *clusterOperation {
 	w, c := s.cloud.World, st.Cluster
 	name := "operation-" + strconv.FormatInt(st.Begun.UnixMilli(), 10) + "-" + w.UUID()
-	op := &clusterOperation{Name: name, Project: c.project(), Location: c.location(), Type: st.Type, Cluster: c.Path, Target: st.Target, Action: st.Action, Args: st.Args, User: st.User,
+	op := &clusterOperation{Name: name, Project: c.project(), Location: c.location(), Type: st.Type, Cluster: c.Path, Target: st.Target, Action: st.Action, Args: st.Args, User: st.User, Method: st.Method,
 		Begun: st.Begun, Status: opRunning}
 	op.Path = "projects/" + op.Project + "/locations/" + op.Location + "/operations/" + name
 	s.st.Operations[op.Path] = op
@@ -88,7 +90,7 @@ func (s *container) startOperation(st operationStart) *clusterOperation {
 
 // start begins an operation for a caller, and answers it.
 func (s *container) start(r *request, opType, action string, c *cluster, target string, args Doc) Doc {
-	op := s.startOperation(operationStart{Type: opType, Action: action, Target: target, Cluster: c, Args: args, User: r.Who.Email, Begun: s.cloud.World.Now()})
+	op := s.startOperation(operationStart{Type: opType, Action: action, Target: target, Cluster: c, Args: args, User: r.Who.Email, Method: r.method.ID, Begun: s.cloud.World.Now()})
 	r.Touch(target)
 	r.Make(op.Path)
 	if r.HTTP == nil { // the control API does not wait
@@ -177,8 +179,10 @@ func (s *container) drive(op *clusterOperation, state, code, message string) err
 	case opDone:
 		s.begin(op)
 		s.finishOperation(op)
-	default:
-		op.Held = true
+	case opPending, opRunning, "ABORTING":
+		op.Status, op.Held = state, true
+	default: // a state of what it works on
+		return s.SetState(op.Target, state, code, message)
 	}
 	return nil
 }

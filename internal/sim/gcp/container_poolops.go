@@ -14,10 +14,7 @@ func (s *container) beginPool(op *clusterOperation, c *cluster) *opFailure {
 	if p == nil {
 		return nil
 	}
-	if err := s.makePoolParts(c, p); err != nil {
-		return computeFailure(err)
-	}
-	return nil
+	return s.makePoolParts(op, c, p)
 }
 
 func (s *container) poolReady(op *clusterOperation, c *cluster) (bool, *opFailure) {
@@ -103,13 +100,24 @@ func (s *container) beginResize(op *clusterOperation, c *cluster) *opFailure {
 	if p == nil {
 		return nil
 	}
-	p.Size = int(num(op.Args, "size"))
-	if p.Doc["initialNodeCount"] = float64(p.Size); p.Size == 0 {
+	if err := s.resize(c, p, int(num(op.Args, "size"))); err != nil {
+		return computeFailure(err)
+	}
+	return nil
+}
+
+// resize gives the groups of a pool another size.
+func (s *container) resize(c *cluster, p *nodePool, size int) error {
+	if size == p.Size {
+		return nil
+	}
+	p.Size = size
+	if p.Doc["initialNodeCount"] = float64(size); size == 0 {
 		delete(p.Doc, "initialNodeCount")
 	}
 	for _, path := range p.Groups {
-		if err := s.invoke("instanceGroupManagers.resize", c, "", map[string]any{"zone": segmentAfter(path, "zones"), "instanceGroupManager": lastPart(path), "size": p.Size}); err != nil {
-			return computeFailure(err)
+		if err := s.invoke("instanceGroupManagers.resize", c, "", map[string]any{"zone": segmentAfter(path, "zones"), "instanceGroupManager": lastPart(path), "size": size}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -240,6 +248,11 @@ func (s *container) poolUpdated(op *clusterOperation, c *cluster) {
 		}
 	}
 	p.Doc["status"], p.Fault, p.FaultText = "RUNNING", "", ""
+	if a := sub(p.Doc, "autoscaling"); truth(a, "enabled") && num(a, "maxNodeCount") > 0 {
+		if err := s.resize(c, p, max(int(num(a, "minNodeCount")), min(p.Size, int(num(a, "maxNodeCount"))))); err != nil {
+			p.Doc["status"], p.Fault, p.FaultText = "RUNNING_WITH_ERROR", "UNKNOWN", err.Error()
+		}
+	}
 	have := map[string]bool{}
 	for _, g := range p.Groups {
 		have[segmentAfter(g, "zones")] = true

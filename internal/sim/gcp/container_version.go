@@ -13,13 +13,14 @@ type channelVersions struct {
 }
 
 // The versions of GKE at the end of November 2026. 1.35.8-gke.1036000 is the default of the regular channel by its release notes
-// of 17 September 2026, and 1.36 has been in it since 9 June; the others are made up in their manner.
+// of 17 September 2026, 1.36 has been in it since 9 June, and the support of 1.34 ended on 1 October, but for the extended channel;
+// the others are made up in their manner.
 const defaultVersion = "1.35.8-gke.1036000"
 
 var channels = []channelVersions{
 	{"RAPID", "1.36.4-gke.1220000", []string{"1.36.5-gke.1041000", "1.36.4-gke.1220000", "1.35.9-gke.1102000", defaultVersion}},
-	{"REGULAR", defaultVersion, []string{"1.36.4-gke.1220000", "1.36.3-gke.1118000", "1.35.8-gke.1225000", defaultVersion, "1.34.10-gke.1195000"}},
-	{"STABLE", "1.34.10-gke.1195000", []string{"1.35.8-gke.1036000", "1.35.7-gke.1093000", "1.34.10-gke.1195000", "1.34.9-gke.1071000"}},
+	{"REGULAR", defaultVersion, []string{"1.36.4-gke.1220000", "1.36.3-gke.1118000", "1.35.8-gke.1225000", defaultVersion}},
+	{"STABLE", "1.35.7-gke.1093000", []string{"1.36.2-gke.1077000", defaultVersion, "1.35.7-gke.1093000", "1.35.6-gke.1061000"}},
 	{"EXTENDED", defaultVersion, []string{"1.36.3-gke.1118000", defaultVersion, "1.34.10-gke.1195000", "1.33.14-gke.1047000", "1.32.17-gke.1030000"}},
 }
 

@@ -36,6 +36,21 @@ func (p *policy) shown() Doc {
 	return out
 }
 
+// accountGone renames a deleted service account.
+func (p *policy) accountGone(a ServiceAccount) {
+	if p == nil {
+		return
+	}
+	for _, b := range docs(p.Doc, "bindings") {
+		members := list(b, "members")
+		for i, member := range members {
+			if member == "serviceAccount:"+a.Email {
+				members[i] = "deleted:serviceAccount:" + a.Email + "?uid=" + a.UniqueID
+			}
+		}
+	}
+}
+
 // changePolicy is what setIamPolicy makes of a policy. The etag has to be that of the policy now, if one is given ("Policy",
 // IAM: etag); every role and every service account has to exist.
 func (c *Cloud) changePolicy(r *request, now *policy) (*policy, error) {

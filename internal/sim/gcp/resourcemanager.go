@@ -112,14 +112,7 @@ func (m *resourceManager) first(project, role, member string) bool {
 // deleted principals", IAM).
 func (m *resourceManager) accountGone(a ServiceAccount) {
 	for _, p := range m.st.Policies {
-		for _, b := range docs(p.Doc, "bindings") {
-			members := list(b, "members")
-			for i, member := range members {
-				if member == "serviceAccount:"+a.Email {
-					members[i] = "deleted:serviceAccount:" + a.Email + "?uid=" + a.UniqueID
-				}
-			}
-		}
+		p.accountGone(a)
 	}
 }
 
