@@ -29,7 +29,7 @@ type run struct {
 }
 
 func newBackend(k *Kube, name string) *backend {
-	b := &backend{kube: k, name: name, clusters: map[string]*cluster{}}
+	b := &backend{kube: k, name: name, clusters: map[string]*cluster{}, places: newPlaces()}
 	b.start()
 	return b
 }

@@ -17,7 +17,7 @@ type cluster struct {
 	front   *front
 	backend *backend // nil: there is no Kubernetes
 
-	ctx    context.Context //nolint:containedctx // the life of the cluster, which no single call spans
+	ctx    context.Context // the life of the cluster, which no single call spans
 	cancel context.CancelFunc
 	dirty  chan struct{} // its nodes or objects are to be looked at
 

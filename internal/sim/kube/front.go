@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -76,10 +75,10 @@ type (
 
 // A forward is what was found out of a request on its way to the API server.
 type forward struct {
-	client    *client
-	user      sim.KubeUser
-	own       bool   // it has a token of the API server's own
-	namespace string // that it is to create, if it is to
+	client *client
+	user   sim.KubeUser
+	own    bool   // it has a token of the API server's own
+	object string // the path of what it may create; in a shared control plane alone
 }
 
 // A gate lets connections through that the cloud admits; the others it closes without a word.
@@ -156,14 +155,14 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var err error
 	if c.kube.opt.Shared {
-		if fwd.namespace, err = namespaceToBe(r); err != nil {
+		if fwd.object, err = objectToBe(r); err != nil {
 			writeStatus(w, http.StatusBadRequest, "BadRequest", err.Error())
 			return
 		}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), startWait)
 	if fwd.client, err = c.backend.await(ctx); err == nil {
-		err = c.backend.awaitPlace(ctx, cmp.Or(fwd.namespace, namespaceOf(r.URL.Path)))
+		err = c.backend.awaitPlace(ctx, cmp.Or(fwd.object, r.URL.Path))
 	}
 	cancel()
 	switch {
@@ -270,34 +269,6 @@ type through struct{}
 
 func (through) RoundTrip(r *http.Request) (*http.Response, error) {
 	return r.Context().Value(forwardKey{}).(*forward).client.http.Transport.RoundTrip(r)
-}
-
-// maxNamespaceBody bounds what is read of a namespace that is to be created.
-const maxNamespaceBody = 1 << 20
-
-// namespaceToBe says which namespace a request is to create, empty if none. It leaves the request as it is.
-func namespaceToBe(r *http.Request) (string, error) {
-	if r.URL.Query().Has("dryRun") {
-		return "", nil
-	}
-	if name, ok := strings.CutPrefix(r.URL.Path, namespacesPath+"/"); ok && r.Method == http.MethodPatch && !strings.Contains(name, "/") {
-		return name, nil
-	}
-	if r.Method != http.MethodPost || r.URL.Path != namespacesPath {
-		return "", nil
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxNamespaceBody))
-	if err != nil {
-		return "", err
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	var namespace struct {
-		Metadata metadata `json:"metadata"`
-	}
-	if json.Unmarshal(body, &namespace) != nil {
-		return "", nil // another encoding than JSON; then it is nobody's
-	}
-	return namespace.Metadata.Name, nil
 }
 
 // writeStatus answers as an API server does that refuses.

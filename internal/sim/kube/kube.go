@@ -139,6 +139,20 @@ func (k *Kube) Close(clusterID string) {
 	k.ending.Go(c.leave)
 }
 
+// Reset closes every cluster, and waits until what was in them is gone.
+func (k *Kube) Reset() {
+	k.mu.Lock()
+	clusters := k.clusters
+	k.clusters = map[string]*cluster{}
+	k.mu.Unlock()
+	var all sync.WaitGroup
+	for _, c := range clusters {
+		c.front.close()
+		all.Go(c.leave)
+	}
+	all.Wait()
+}
+
 // Shutdown closes every endpoint and ends every process, and waits for their ends. What Options.StateDir
 // keeps is kept.
 func (k *Kube) Shutdown() {

@@ -33,6 +33,8 @@ func TestShared(t *testing.T) {
 		post(t, c, namespacesPath+"/space-"+id+"/services", `{"metadata": {"name": "front"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}`)
 		post(t, c, namespacesPath+"/space-"+id+"/persistentvolumeclaims", `{"metadata": {"name": "data"},
 			"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}`)
+		post(t, c, "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata": {"name": "role-`+id+`"}}`)
+		post(t, c, namespacesPath+"/default/configmaps", `{"metadata": {"name": "map-`+id+`"}}`)
 		post(t, c, namespacesPath+"/space-"+id+"/pods", pod("db", "", "Always", `{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}`))
 	}
 	for id, c := range admin {
@@ -46,6 +48,12 @@ func TestShared(t *testing.T) {
 	again := as(t, k.Open(sim.KubeCluster{ID: "one again", Authenticate: authenticate}), adminToken)
 	// Whoever takes the name next finds the namespace gone, not going.
 	post(t, again, namespacesPath, `{"metadata": {"name": "space-one"}}`)
+	for _, path := range []string{"/apis/rbac.authorization.k8s.io/v1/clusterroles/role-", namespacesPath + "/default/configmaps/map-"} {
+		eventually(t, "what was outside of namespaces is gone too", func() bool { return gone(again, path+"one") })
+		if gone(again, path+"two") {
+			t.Errorf("%stwo went with the other cluster", path)
+		}
+	}
 	if services := get[list[service]](t, again, namespacesPath+"/space-one/services").Items; len(services) != 0 {
 		t.Errorf("the closed cluster's services: %+v", services)
 	}
@@ -60,6 +68,15 @@ func TestShared(t *testing.T) {
 	}
 	if got := get[list[service]](t, admin["two"], namespacesPath+"/space-two/services").Items; len(got) != 1 {
 		t.Errorf("the other cluster's services: %+v", got)
+	}
+
+	behind := k.shared.run.process.client
+	k.Reset()
+	if volumes := get[list[volume]](t, behind, volumesPath).Items; len(volumes) != 0 || !gone(behind, namespacesPath+"/space-two") {
+		t.Errorf("after the reset: %d volumes", len(volumes))
+	}
+	if balancers, disks := clouds["two"].count(); balancers != 1 || disks != 1 {
+		t.Errorf("a reset deleted at the cloud: %d load balancers and %d disks left", balancers, disks)
 	}
 }
 
