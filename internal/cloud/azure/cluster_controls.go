@@ -18,6 +18,12 @@ import (
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
+// clusterRows are the rows that every cluster's report has here.
+var clusterRows = []string{
+	"AKS-01", "AKS-03", "AKS-04", "AKS-05", "AKS-06", "AKS-07", "AKS-08", "AKS-09", "AKS-10", "AKS-11", "AKS-12", "AKS-13", "AKS-14", "AKS-15", "AKS-18", "AKS-20", "AKS-23", "AKS-24", "AKS-25",
+	"AKS-26", "AKS-27", "AKS-28", "AKS-29", "AKS-30", "AKS-31", "AKS-33", "AKS-34", "AKS-35", "AKS-36", "AKS-37", "AKS-38", "AKS-39", "AKS-40", "AKS-41", "AKS-42", "AKS-46",
+}
+
 // cluster reads the hardening controls of the job's cluster back.
 func (c *controls) cluster(ctx context.Context) error {
 	if c.r.Job.Mode == job.ModeAdopt {
@@ -25,7 +31,9 @@ func (c *controls) cluster(ctx context.Context) error {
 	}
 	x, err := read[aks.ManagedCluster](ctx, c.p, c.p.clusterID(c.r))
 	if pipeline.Is(err, pipeline.Denied, pipeline.NotFound) {
-		c.unread("AKS-01", "the cluster's hardening", err)
+		for _, id := range clusterRows {
+			c.unread(id, "hardening of the cluster", err)
+		}
 		return nil
 	}
 	if err != nil {

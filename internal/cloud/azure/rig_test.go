@@ -351,6 +351,9 @@ func serviceOf(id string) string {
 		}
 		return "network"
 	case "Microsoft.Authorization":
+		if strings.HasPrefix(op, "role") {
+			return "authorization"
+		}
 		return "locks"
 	case "Microsoft.Compute":
 		return "compute"
