@@ -62,6 +62,25 @@ func as(t *testing.T, e sim.KubeEndpoint, token string) *client {
 	return c
 }
 
+// started is an administrator's client of an API server that answers, however busy the machine is.
+func started(t *testing.T, e sim.KubeEndpoint) *client {
+	t.Helper()
+	c := as(t, e, adminToken)
+	awaitReady(t, c)
+	return c
+}
+
+func awaitReady(t *testing.T, c *client) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if err = c.call(t.Context(), http.MethodGet, "/readyz", nil, nil); err == nil {
+			return
+		}
+	}
+	t.Fatalf("the API server does not start: %v", err)
+}
+
 func get[T any](t *testing.T, c *client, path string) T {
 	t.Helper()
 	var out T
@@ -92,7 +111,7 @@ func gone(c *client, path string) bool {
 // eventually waits until something holds; detail is asked when it never does.
 func eventually(t *testing.T, what string, holds func() bool, detail ...func() any) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); {
+	for deadline := time.Now().Add(time.Minute); !holds(); {
 		if time.Now().After(deadline) {
 			for _, d := range detail {
 				b, _ := json.MarshalIndent(d(), "", "  ")

@@ -24,7 +24,7 @@ func TestCluster(t *testing.T) {
 	spec := sim.KubeCluster{ID: "arn:one", Authenticate: authenticate, Cloud: cloud, Objects: []sim.KubeObject{classObject}}
 	e := k.Open(spec)
 	k.SetNodes(spec.ID, testNodes)
-	admin := as(t, e, adminToken)
+	admin := started(t, e)
 
 	t.Run("answers", func(t *testing.T) { testAnswers(t, e, admin) })
 	t.Run("who may do what", func(t *testing.T) { testRights(t, k, e, admin) })
@@ -330,6 +330,7 @@ func testFaults(t *testing.T, k *Kube, id string, e sim.KubeEndpoint, admin *cli
 		t.Errorf("a stopped API server: %v", err)
 	}
 	k.Start(id)
+	awaitReady(t, admin)
 	_ = get[any](t, admin, "/api/v1/namespaces/default/configmaps/kept")
 }
 

@@ -18,7 +18,7 @@ func TestShared(t *testing.T) {
 	admin := map[string]*client{}
 	for id, cloud := range clouds {
 		e := k.Open(sim.KubeCluster{ID: id, Authenticate: authenticate, Cloud: cloud, Objects: []sim.KubeObject{classObject}})
-		admin[id] = as(t, e, adminToken)
+		admin[id] = started(t, e)
 		k.SetNodes(id, []sim.KubeNode{{Name: "node-of-" + id, Zone: "z-" + id}})
 	}
 	if one, two := k.cluster("one").backend, k.cluster("two").backend; one != two {
@@ -86,7 +86,7 @@ func TestKept(t *testing.T) {
 	binary, dir := mustBinary(t), t.TempDir()
 	open := func() (*Kube, *client) {
 		k := instance(t, Options{Binary: binary, StateDir: dir, Bare: true})
-		return k, as(t, k.Open(sim.KubeCluster{ID: "one", Authenticate: authenticate}), adminToken)
+		return k, started(t, k.Open(sim.KubeCluster{ID: "one", Authenticate: authenticate}))
 	}
 	k, admin := open()
 	const path = "/api/v1/namespaces/default/configmaps"
