@@ -24,8 +24,8 @@ type apiServers struct {
 
 // An apiServer is what has been said of a cluster's API server.
 type apiServer struct {
-	version string
-	nodes   []sim.KubeNode
+	id, uid, version string
+	nodes            []sim.KubeNode
 }
 
 func newAPIServers(c *Cloud) *apiServers {
@@ -70,9 +70,8 @@ func (s *apiServers) soon() {
 
 // A wantedServer is what the API server of a cluster is to be.
 type wantedServer struct {
-	id      string
-	version string
-	nodes   []sim.KubeNode
+	id, uid, version string // uid differs between clusters of one ID
+	nodes            []sim.KubeNode
 }
 
 // wanted lists the clusters that there are.
@@ -83,7 +82,7 @@ func (s *apiServers) wanted() map[string]wantedServer {
 	out := map[string]wantedServer{}
 	for _, res := range c.shelves[clusterService].sorted() {
 		if res.Type == clusterType {
-			out[key(res.ID)] = wantedServer{id: res.ID, version: res.Properties.str("currentKubernetesVersion"), nodes: c.kubeNodes(res)}
+			out[key(res.ID)] = wantedServer{id: res.ID, uid: res.Properties.str("resourceUID"), version: res.Properties.str("currentKubernetesVersion"), nodes: c.kubeNodes(res)}
 		}
 	}
 	return out
@@ -92,32 +91,32 @@ func (s *apiServers) wanted() map[string]wantedServer {
 func (s *apiServers) update(want map[string]wantedServer) {
 	k := s.cloud.opt.Kubernetes
 	for _, at := range slices.Sorted(maps.Keys(s.open)) {
-		if _, ok := want[at]; !ok {
-			k.Close(at)
+		if w, ok := want[at]; !ok || w.uid != s.open[at].uid {
+			k.Close(s.open[at].id)
 			delete(s.open, at)
 			s.endpoints.Delete(at)
 		}
 	}
 	for _, at := range slices.Sorted(maps.Keys(want)) {
 		w, has := want[at], s.open[at]
-		if has == nil || has.version != w.version {
-			s.endpoints.Store(at, k.Open(s.describe(at, w)))
-			if has == nil {
-				has = &apiServer{}
-				s.open[at] = has
-			}
+		if has == nil {
+			has = &apiServer{id: w.id, uid: w.uid}
+			s.open[at] = has
+		}
+		if has.version != w.version {
 			has.version = w.version
+			s.endpoints.Store(at, k.Open(s.describe(w)))
 		}
 		if !sameNodes(has.nodes, w.nodes) {
-			k.SetNodes(at, w.nodes)
+			k.SetNodes(has.id, w.nodes)
 			has.nodes = w.nodes
 		}
 	}
 }
 
-func (s *apiServers) describe(at string, w wantedServer) sim.KubeCluster {
+func (s *apiServers) describe(w wantedServer) sim.KubeCluster {
 	c := s.cloud
-	return sim.KubeCluster{ID: at, Version: w.version, Cloud: &clusterCloud{cloud: c, id: w.id},
+	return sim.KubeCluster{ID: w.id, Version: w.version, Cloud: &clusterCloud{cloud: c, id: w.id},
 		Admits: func(from sim.KubeCaller) bool {
 			defer s.soon()
 			return c.letsIn(w.id, from)
