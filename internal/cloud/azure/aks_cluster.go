@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
@@ -28,6 +29,8 @@ func (p *Provider) cluster(r *pipeline.Run, d design, system []*aks.ManagedClust
 	return object[aks.ManagedCluster]{
 		p: p, r: r, kind: kindCluster, key: "cluster", id: id, onlyIfNew: true,
 		body: func() any {
+			info := &r.Job.Config.InfraConfig.Cluster
+			info.Endpoint, info.OIDCIssuer = "", "" // of one that is gone
 			c := aks.ManagedCluster{
 				Location: &p.region, Tags: tagsFor(r.Job, "cluster"),
 				Identity: &aks.ManagedClusterIdentity{
@@ -61,6 +64,30 @@ func (p *Provider) cluster(r *pipeline.Run, d design, system []*aks.ManagedClust
 // wasUp reports whether the job has seen its cluster up: what fails then is
 // mended, and never replaced.
 func wasUp(j *job.Job) bool { return j.Config.InfraConfig.Cluster.Endpoint != "" }
+
+// steady is a resource that changes while it is in use, by channels, people and the
+// job itself: once it was up, what is under way may take as long as it may since it
+// was met, and not since the resource was made.
+func steady(r *pipeline.Run, x pipeline.Resource, patience time.Duration, up func() bool) pipeline.Resource {
+	x.Patience = patience
+	read := x.Get
+	x.Get = func(ctx context.Context, id string) (pipeline.Seen, error) {
+		s, err := read(ctx, id)
+		if err != nil || r.Mode != pipeline.Apply || r.Down {
+			return s, err
+		}
+		what := "change of " + x.String()
+		if s.Status != pipeline.Pending || !up() {
+			r.WaitOver(what)
+			return s, nil
+		}
+		if r.WaitedFor(what) > patience {
+			return s, pipeline.Fatal("timed-out", fmt.Sprintf("%s (%s) is still %s after %s", x, id, s.Reason, patience), "Look at it in the portal; retry goes on waiting.")
+		}
+		return s, pipeline.Wait(settling*3, "a change of %s to end (%s)", x, s.Reason)
+	}
+	return x
+}
 
 // clusterAspects compares the settings one by one. Whatever can be set is put
 // right by one write: each takes minutes.
@@ -142,7 +169,8 @@ func (p *Provider) learnCluster(ctx context.Context, r *pipeline.Run) error {
 	learn(r, &info.Name, name)
 	learn(r, &info.ID, p.clusterID(r))
 	learn(r, &info.NodeGroup, nodeGroup(r.Job))
-	if r.Mode != pipeline.Apply || wasUp(r.Job) {
+	const learned = "the cluster is known"
+	if r.Mode != pipeline.Apply || wasUp(r.Job) && r.Recall(learned) != nil {
 		return nil
 	}
 	x, err := read[aks.ManagedCluster](ctx, p, p.clusterID(r))
@@ -152,5 +180,6 @@ func (p *Provider) learnCluster(ctx context.Context, r *pipeline.Run) error {
 	f := value(x.is.Properties)
 	info.Endpoint, info.OIDCIssuer = apiServer(x.is), value(value(f.OidcIssuerProfile).IssuerURL)
 	info.NodeGroup = cmp.Or(value(f.NodeResourceGroup), info.NodeGroup)
+	r.Remember(learned, true)
 	return r.Save(ctx)
 }

@@ -121,6 +121,9 @@ func (p *Provider) nodePool(r *pipeline.Run, n poolDesign) object[aks.AgentPool]
 	return object[aks.AgentPool]{
 		p: p, r: r, kind: kindNodePool, key: "pool-" + n.spec.Name, id: p.poolID(r, n.spec.Name), onlyIfNew: true,
 		body: func() any {
+			if info := r.Job.Config.InfraConfig.Cluster.Pool(n.spec.Name); info != nil {
+				info.ID, info.State = "", "" // of one that is gone
+			}
 			f := n.properties(r.Job)
 			return aks.AgentPool{Properties: &f}
 		},
@@ -184,13 +187,16 @@ func minorOf(version string) string {
 	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
+// poolUp is the state of a pool that has its nodes.
+const poolUp = "Succeeded"
+
 // learnPool records where a pool stands.
 func (p *Provider) learnPool(ctx context.Context, r *pipeline.Run, n poolDesign) error {
 	if r.Mode != pipeline.Apply {
 		return nil
 	}
 	info := r.Job.Config.InfraConfig.Cluster.Pool(n.spec.Name)
-	if info == nil || info.State == "Succeeded" && info.ID != "" {
+	if info == nil || info.State == poolUp && info.ID != "" {
 		return nil
 	}
 	x, err := read[aks.AgentPool](ctx, p, p.poolID(r, n.spec.Name))

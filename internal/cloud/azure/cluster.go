@@ -78,8 +78,7 @@ func (p *Provider) ensureControlPlane(ctx context.Context, r *pipeline.Run, d de
 	if err != nil {
 		return err
 	}
-	x := p.cluster(r, d, system, nodes).resource()
-	x.Patience = clusterPatience
+	x := steady(r, p.cluster(r, d, system, nodes).resource(), clusterPatience, func() bool { return wasUp(r.Job) })
 	if _, err := r.Ensure(ctx, x); err != nil {
 		return rolesUnknown(r, err)
 	}
@@ -115,9 +114,10 @@ func (p *Provider) ensureWindows(ctx context.Context, r *pipeline.Run) error {
 }
 
 func (p *Provider) ensurePool(ctx context.Context, r *pipeline.Run, n poolDesign) error {
-	x := p.nodePool(r, n).resource()
-	x.Patience = poolPatience
-	_, err := r.Ensure(ctx, x)
+	_, err := r.Ensure(ctx, steady(r, p.nodePool(r, n).resource(), poolPatience, func() bool {
+		info := r.Job.Config.InfraConfig.Cluster.Pool(n.spec.Name)
+		return info != nil && info.State == poolUp
+	}))
 	if pipeline.Is(err, pipeline.Busy) && r.Mode == pipeline.Apply {
 		// Another pool, or an upgrade: the cluster takes one such change at a time.
 		return pipeline.Wait(settling*5, "pool %s, since another change of the cluster is under way (%v)", n.spec.Name, err)

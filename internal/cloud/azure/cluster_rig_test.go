@@ -1,10 +1,13 @@
 package azure
 
 import (
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/sim"
+	simazure "github.com/zopday/provisioner/internal/sim/azure"
 )
 
 // clusterSpec is a cluster of two pools and the system pool: on demand and spot,
@@ -38,4 +41,49 @@ func clustersIn(t testing.TB, mode job.Mode, spec string) *rig {
 // clusterSteps are the steps of a cluster job, in both directions.
 func (g *rig) clusterSteps() (up, down []step) {
 	return []step{g.check, g.p.EnsureNetwork, g.p.EnsureIdentity, g.p.EnsureCluster}, []step{g.p.RemoveCluster, g.p.RemoveIdentity, g.p.RemoveNetwork}
+}
+
+// kubes keeps what the simulated cloud says of its clusters, so that a test can act
+// as what runs in one.
+type kubes struct {
+	mu   sync.Mutex
+	open map[string]sim.KubeCluster
+}
+
+func (k *kubes) Open(c sim.KubeCluster) sim.KubeEndpoint {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.open[strings.ToLower(c.ID)] = c
+	return sim.KubeEndpoint{Address: "127.0.0.1:6443", CA: []byte("-----BEGIN CERTIFICATE-----\n")}
+}
+
+func (k *kubes) SetNodes(string, []sim.KubeNode) {}
+
+func (k *kubes) Close(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.open, strings.ToLower(id))
+}
+
+func (k *kubes) CA() []byte { return nil }
+
+// of is the cluster that was opened under an ID.
+func (k *kubes) of(t testing.TB, id string) sim.KubeCluster {
+	t.Helper()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c, ok := k.open[strings.ToLower(id)]
+	if !ok {
+		t.Fatalf("no API server of %s is open", id)
+	}
+	return c
+}
+
+// kubeClusters is a rig whose clusters have somebody inside.
+func kubeClusters(t testing.TB, spec string) (*rig, *kubes) {
+	t.Helper()
+	k := &kubes{open: map[string]sim.KubeCluster{}}
+	g := newRigWith(t, sim.Options{TimeScale: 2 * quick}, simazure.Options{Kubernetes: k}, job.Cluster, job.ModeCreate, spec)
+	g.p.reach = fromHere
+	return g, k
 }

@@ -44,6 +44,7 @@ type rig struct {
 	mu      sync.Mutex
 	objects map[string]job.Object
 	memory  *pipeline.Memory
+	events  func(job.Event) // nil: nobody is told
 }
 
 // Record is the ledger.
@@ -53,10 +54,20 @@ func (g *rig) Record(_ context.Context, d pipeline.Delta) error {
 	for _, o := range d.Objects {
 		g.objects[o.Kind+"/"+o.Key] = o
 	}
+	for _, e := range d.Events {
+		if g.events != nil {
+			g.events(e)
+		}
+	}
 	return nil
 }
 
 func newRig(t testing.TB, o sim.Options, family job.ResourceType, mode job.Mode, spec string) *rig {
+	t.Helper()
+	return newRigWith(t, o, simazure.Options{}, family, mode, spec)
+}
+
+func newRigWith(t testing.TB, o sim.Options, azure simazure.Options, family job.ResourceType, mode job.Mode, spec string) *rig {
 	t.Helper()
 	if o.TimeScale == 0 {
 		o.TimeScale = quick
@@ -66,7 +77,7 @@ func newRig(t testing.TB, o sim.Options, family job.ResourceType, mode job.Mode,
 		t.Fatal(err)
 	}
 	w := sim.New(o)
-	front := simazure.New(w, simazure.Options{})
+	front := simazure.New(w, azure)
 	s := httptest.NewUnstartedServer(front)
 	s.TLS = cert.Config
 	s.StartTLS()
