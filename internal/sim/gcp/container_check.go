@@ -154,8 +154,9 @@ func (s *container) settleEndpoints(_ *request, c *cluster) error {
 	}
 	setDefault(ip, "enabled", true)
 	setDefault(ip, "enablePublicEndpoint", true)
-	setDefault(ip, "globalAccess", false)
-	setDefault(dns, "allowExternalTraffic", false)
+	for _, k := range []string{"allowExternalTraffic", "enableK8sTokensViaDns", "enableK8sCertsViaDns"} {
+		setDefault(dns, k, false)
+	}
 	return s.settleAuthorized(ip)
 }
 

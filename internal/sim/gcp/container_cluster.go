@@ -74,6 +74,8 @@ func (s *container) prepareCluster(r *request, c *cluster) error {
 		}
 	}
 	s.fillCluster(c)
+	// Whatever a create says of the driver of persistent disks, it is on; only an update turns it off.
+	sub(sub(c.Doc, "addonsConfig"), "gcePersistentDiskCsiDriverConfig")["enabled"] = true
 	if err := s.settleRanges(c); err != nil {
 		return err
 	}

@@ -177,8 +177,11 @@ func TestClusterFromOutside(t *testing.T) {
 	g.fine(g.compute().Subnetworks.Delete(testProject, gkeRegion, "shop").Do())
 	// The control API makes clusters, too, and does not wait.
 	g.subnet("other")
-	if _, err := g.cloud.Invoke("container", "projects.locations.clusters.create", testProject, "", map[string]any{"parent": gkeLocation,
-		"cluster": map[string]any{"name": "theirs", "network": "other", "subnetwork": "other", "initialNodeCount": 1}}); err != nil {
+	g.world.Lock()
+	_, err = g.cloud.Invoke("container", "projects.locations.clusters.create", testProject, "", map[string]any{"parent": gkeLocation,
+		"cluster": map[string]any{"name": "theirs", "network": "other", "subnetwork": "other", "initialNodeCount": 1}})
+	g.world.Unlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	if c, err := g.clusters.Get(gkeLocation + "/clusters/theirs").Do(); err != nil || c.Status != "RUNNING" {

@@ -19,10 +19,22 @@ func (s *container) fillCluster(c *cluster) {
 	for _, k := range []string{"autopilot", "binaryAuthorization", "legacyAbac", "userManagedKeysConfig"} {
 		subOf(d, k)
 	}
+	if n := sub(d, "networkPolicy"); n != nil && len(n) == 0 {
+		delete(d, "networkPolicy")
+	}
+	// The recordings of July 2026, with 1.36, have LIMITED where those before have ENABLED.
+	anonymous := "ENABLED"
+	if compareVersions(str(d, "initialClusterVersion"), "1.36") >= 0 {
+		anonymous = "LIMITED"
+	}
 	fillIn(d, Doc{
-		"anonymousAuthenticationConfig": Doc{"mode": "ENABLED"}, "databaseEncryption": Doc{"state": "DECRYPTED"}, "defaultMaxPodsConstraint": Doc{"maxPodsPerNode": "110"},
-		"autoscaling": Doc{"autoscalingProfile": "BALANCED"}, "enterpriseConfig": Doc{"clusterTier": "STANDARD"}, "loggingConfig": Doc{"componentConfig": Doc{"enableComponents": []any{"SYSTEM_COMPONENTS", "WORKLOADS"}}},
-		"addonsConfig":     Doc{"gcePersistentDiskCsiDriverConfig": Doc{"enabled": true}, "kubernetesDashboard": Doc{"disabled": true}, "networkPolicyConfig": Doc{"disabled": true}},
+		"anonymousAuthenticationConfig": Doc{"mode": anonymous}, "databaseEncryption": Doc{"state": "DECRYPTED"}, "defaultMaxPodsConstraint": Doc{"maxPodsPerNode": "110"},
+		"controlPlaneEgress": Doc{"mode": "VIA_CONTROL_PLANE"}, "nodeCreationConfig": Doc{"nodeCreationMode": "VIA_KUBELET"},
+		"autoscaling": Doc{"autoscalingProfile": "BALANCED", "autoprovisioningNodePoolDefaults": Doc{"imageType": "COS_CONTAINERD", "management": Doc{"autoRepair": true, "autoUpgrade": true},
+			"oauthScopes": anys(oauthScopes), "serviceAccount": "default"}},
+		"enterpriseConfig": Doc{"clusterTier": "STANDARD"}, "loggingConfig": Doc{"componentConfig": Doc{"enableComponents": []any{"SYSTEM_COMPONENTS", "WORKLOADS"}}},
+		"addonsConfig": Doc{"gcePersistentDiskCsiDriverConfig": Doc{"enabled": true}, "kubernetesDashboard": Doc{"disabled": true}, "networkPolicyConfig": Doc{"disabled": true},
+			"nodeReadinessConfig": Doc{}},
 		"monitoringConfig": Doc{"advancedDatapathObservabilityConfig": Doc{}, "componentConfig": Doc{"enableComponents": anys(monitored)}, "managedPrometheusConfig": Doc{"enabled": true}},
 		"networkConfig":    Doc{"defaultSnatStatus": Doc{}, "serviceExternalIpsConfig": Doc{}}, "masterAuth": Doc{"clientCertificateConfig": Doc{}},
 		"nodePoolAutoConfig": Doc{"nodeKubeletConfig": Doc{"insecureKubeletReadonlyPortEnabled": false}},
@@ -31,7 +43,7 @@ func (s *container) fillCluster(c *cluster) {
 		"notificationConfig": Doc{"pubsub": Doc{}}, "podAutoscaling": Doc{"hpaProfile": "PERFORMANCE"},
 		"rbacBindingConfig":     Doc{"enableInsecureBindingSystemAuthenticated": true, "enableInsecureBindingSystemUnauthenticated": true},
 		"securityPostureConfig": Doc{"mode": "BASIC", "vulnerabilityMode": "VULNERABILITY_MODE_UNSPECIFIED"}, "shieldedNodes": Doc{"enabled": true},
-		"ipAllocationPolicy": Doc{"podCidrOverprovisionConfig": Doc{}}, "maintenancePolicy": Doc{},
+		"ipAllocationPolicy": Doc{"podCidrOverprovisionConfig": Doc{}, "networkTierConfig": Doc{"networkTier": "NETWORK_TIER_DEFAULT"}}, "maintenancePolicy": Doc{},
 	})
 	s.fillServices(d)
 	encrypted := "CURRENT_STATE_DECRYPTED"
@@ -85,7 +97,7 @@ func fillIn(d, defaults Doc) {
 }
 
 // kept are the fields that show false: they are optional in the API's messages, so that false is not the same as nothing.
-var kept = []string{"allowExternalTraffic", "enableK8sTokensViaDns", "enableK8sCertsViaDns", "enablePublicEndpoint", "globalAccess", "gcpPublicCidrsAccessEnabled",
+var kept = []string{"allowExternalTraffic", "enableK8sTokensViaDns", "enableK8sCertsViaDns", "enablePublicEndpoint", "gcpPublicCidrsAccessEnabled",
 	"insecureKubeletReadonlyPortEnabled", "enablePrivateNodes", "enableInsecureBindingSystemAuthenticated", "enableInsecureBindingSystemUnauthenticated"}
 
 // dropFalse takes away what is false, zero or empty, as the API does not show it. A list that is empty stays: it may mean none.
@@ -142,6 +154,9 @@ func (s *container) shown(c *cluster) Doc {
 	}
 	if nodes > 0 {
 		d["currentNodeCount"] = float64(nodes)
+	}
+	if used := s.podsUsed(c, c.Pools); used > 0 {
+		sub(d, "ipAllocationPolicy")["defaultPodIpv4RangeUtilization"] = used
 	}
 	s.showEndpoints(c, d)
 	if conditions := s.conditions(c); len(conditions) > 0 {

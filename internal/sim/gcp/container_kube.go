@@ -290,8 +290,9 @@ func (s *container) showEndpoints(c *cluster, d Doc) {
 	endpoint := ""
 	if truth(ip, "enabled") {
 		ip["privateEndpoint"], private["privateEndpoint"], endpoint = privateIP, privateIP, privateIP
+		private["publicEndpoint"] = publicIP // it has one even if nobody is let in there
 		if truth(ip, "enablePublicEndpoint") {
-			ip["publicEndpoint"], private["publicEndpoint"], endpoint = publicIP, publicIP, publicIP
+			ip["publicEndpoint"], endpoint = publicIP, publicIP
 		}
 	}
 	if endpoint != "" {

@@ -106,8 +106,7 @@ func TestTokensOfClusters(t *testing.T) {
 // TestClusterWithoutServer: a simulation without API servers serves the API of GKE all the same.
 func TestClusterWithoutServer(t *testing.T) {
 	t.Parallel()
-	g := newGKE(t)
-	g.cloud.opt.Kubernetes = nil
+	g := newGKEOn(t, nil)
 	g.shop(func(c *gke.Cluster) { c.ControlPlaneEndpointsConfig.IpEndpointsConfig.EnablePublicEndpoint = true })
 	c, err := g.clusters.Get(shopCluster).Do()
 	if err != nil || c.MasterAuth.ClusterCaCertificate == "" || netip.MustParseAddr(c.Endpoint).IsPrivate() {

@@ -2,6 +2,7 @@ package gcp
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -328,6 +329,19 @@ func (s *container) checkCapacity(c *cluster, pools []*nodePool) error {
 		}
 	}
 	return s.checkPodSpace(c, nodes, blocks)
+}
+
+// podsUsed is how much of the range of pods the nodes of some pools take, as a fraction.
+func (s *container) podsUsed(c *cluster, pools []*nodePool) float64 {
+	p, err := netip.ParsePrefix(str(c.Doc, "clusterIpv4Cidr"))
+	if err != nil {
+		return 0
+	}
+	taken := 0.0
+	for _, pool := range pools {
+		taken += float64(len(s.nodesOf(pool)) * (1 << (32 - int(num(pool.Doc, "podIpv4CidrSize")))))
+	}
+	return math.Round(1e4*taken/float64(int(1)<<(32-p.Bits()))) / 1e4
 }
 
 // checkPodSpace refuses nodes whose pods do not fit into the cluster's range, which every node takes a block of.

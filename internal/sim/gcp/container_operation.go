@@ -212,6 +212,9 @@ func (s *container) shownOperation(op *clusterOperation) Doc {
 	}
 	d := Doc{"name": op.Name, "operationType": op.Type, "status": op.Status, "zone": op.Location, "selfLink": containerLink(s.byNumber(op.Path)), "targetLink": target,
 		"startTime": zuluTime(op.Begun)}
+	if op.Type == "CREATE_CLUSTER" && (op.Status == opDone || s.cloud.World.Now().Sub(op.Begun) >= beginsAfter) {
+		d["progress"] = op.progress(s.cloud.World.Now())
+	}
 	if op.Status != opDone {
 		return d
 	}
@@ -226,6 +229,22 @@ func (s *container) shownOperation(op *clusterOperation) Doc {
 		}
 	}
 	return d
+}
+
+// progress says how far the creation of a cluster has come.
+func (op *clusterOperation) progress(now time.Time) Doc {
+	part := min(1, float64(now.Sub(op.Begun))/float64(clusterCreateTakes))
+	if op.Status == opDone && op.Error == nil {
+		part = 1
+	}
+	var metrics []any
+	for _, m := range []struct {
+		name string
+		of   float64
+	}{{"CLUSTER_CONFIGURING", 8}, {"CLUSTER_DEPLOYING", 12}, {"CLUSTER_HEALTHCHECKING", 2}} {
+		metrics = append(metrics, Doc{"name": m.name, "intValue": strconv.Itoa(int(m.of * part))}, Doc{"name": m.name + "_TOTAL", "intValue": strconv.Itoa(int(m.of))})
+	}
+	return Doc{"metrics": metrics}
 }
 
 func (s *container) findOperation(r *request) (*clusterOperation, error) {

@@ -267,7 +267,10 @@ func (s *container) fillPoolNetwork(c *cluster, p *nodePool) {
 	policy := sub(c.Doc, "ipAllocationPolicy")
 	setDefault(n, "podRange", str(policy, "clusterSecondaryRangeName"))
 	setDefault(n, "podIpv4CidrBlock", str(policy, "clusterIpv4CidrBlock"))
-	setDefault(n, "enablePrivateNodes", truth(sub(c.Doc, "networkConfig"), "defaultEnablePrivateNodes"))
+	setDefault(n, "networkTierConfig", Doc{"networkTier": "NETWORK_TIER_DEFAULT"})
+	if truth(sub(c.Doc, "networkConfig"), "defaultEnablePrivateNodes") {
+		setDefault(n, "enablePrivateNodes", true)
+	}
 	n["subnetwork"] = s.subnetPath(c)
 }
 
@@ -328,6 +331,11 @@ func (s *container) shownPool(c *cluster, p *nodePool) Doc {
 	if len(groups) > 0 {
 		d["instanceGroupUrls"] = groups
 	}
+	if used := s.podsUsed(c, []*nodePool{p}); used > 0 {
+		subOf(d, "networkConfig")["podIpv4RangeUtilization"] = used
+	}
+	image := nodeImageFor(machineTypes[str(sub(d, "config"), "machineType")].family.arm)
+	subOf(d, "config")["nodeImageConfig"] = Doc{"image": lastPart(image), "imageProject": nodeImageProject}
 	d["selfLink"] = containerLink(c.Path + "/nodePools/" + p.Name)
 	if p.FaultText != "" || p.Fault != "" {
 		d["statusMessage"] = p.FaultText

@@ -128,7 +128,7 @@ func (s *container) setAutoscaling(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.scale(r, c, p, sub(r.Body, "autoscaling"))
+	return s.scale(r, c, p, c.Path+"/nodePools/"+p.Name, sub(r.Body, "autoscaling"))
 }
 
 // scalePool is setAutoscaling by an update of the cluster.
@@ -140,10 +140,10 @@ func (s *container) scalePool(r *request, c *cluster, name string, autoscaling D
 	if p == nil {
 		return nil, refuse(404, "notFound", "Not found: node pool %q not found.", name)
 	}
-	return s.scale(r, c, p, autoscaling)
+	return s.scale(r, c, p, c.Path, autoscaling)
 }
 
-func (s *container) scale(r *request, c *cluster, p *nodePool, autoscaling Doc) (any, error) {
+func (s *container) scale(r *request, c *cluster, p *nodePool, target string, autoscaling Doc) (any, error) {
 	probe := Doc{"autoscaling": clone(autoscaling), "initialNodeCount": p.Doc["initialNodeCount"]}
 	if truth(autoscaling, "enabled") {
 		delete(probe, "initialNodeCount") // the nodes that are there need not be within the limits
@@ -154,8 +154,8 @@ func (s *container) scale(r *request, c *cluster, p *nodePool, autoscaling Doc) 
 	if err := s.poolScaling(c, probe); err != nil {
 		return nil, err
 	}
-	out := s.poolOperation(r, c, p, "UPDATE_CLUSTER", "updatePool", Doc{"set": Doc{"autoscaling": probe["autoscaling"]}})
-	return out, nil
+	p.Doc["status"] = "RECONCILING"
+	return s.start(r, "UPDATE_CLUSTER", "updatePool", c, target, Doc{"pool": p.Name, "set": Doc{"autoscaling": probe["autoscaling"]}}), nil
 }
 
 func (s *container) setManagement(r *request) (any, error) {

@@ -94,14 +94,23 @@ const (
 
 func newGKE(t *testing.T, opt ...func(*sim.Options)) *gkeRig {
 	t.Helper()
-	g := &gkeRig{kube: &fakeKube{open: map[string]sim.KubeCluster{}, nodes: map[string][]sim.KubeNode{}}}
+	kube := &fakeKube{open: map[string]sim.KubeCluster{}, nodes: map[string][]sim.KubeNode{}}
+	g := newGKEOn(t, kube, opt...)
+	g.kube = kube
+	return g
+}
+
+// newGKEOn is newGKE with other API servers than the fake's, or none.
+func newGKEOn(t *testing.T, servers sim.Kubernetes, opt ...func(*sim.Options)) *gkeRig {
+	t.Helper()
+	g := &gkeRig{}
 	o := sim.Options{Seed: 1, ConsistencyByID: -1, ConsistencyByList: -1, EmptyPages: -1}
 	for _, f := range opt {
 		f(&o)
 	}
 	w := sim.New(o)
 	w.Clock.Stop()
-	cloud := New(w, Options{Kubernetes: g.kube})
+	cloud := New(w, Options{Kubernetes: servers})
 	srv := httptest.NewServer(cloud)
 	t.Cleanup(srv.Close)
 	g.rig = &rig{t: t, world: w, cloud: cloud, url: srv.URL, token: "ya29.example"}

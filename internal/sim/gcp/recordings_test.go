@@ -230,7 +230,7 @@ func (p *player) lock(url string, body any) {
 	for _, f := range []string{"fingerprint", "labelFingerprint"} {
 		if _, has := doc[f]; has {
 			base, query, _ := strings.Cut(url, "?")
-			_, now := p.send(http.MethodGet, strings.TrimSuffix(base, "/setLabels")+"?"+query, nil)
+			_, now := p.send(http.MethodGet, strings.TrimSuffix(strings.TrimSuffix(base, "/setLabels"), ":setResourceLabels")+"?"+query, nil)
 			if m, ok := now.(map[string]any); ok {
 				doc[f] = m[f]
 			}
