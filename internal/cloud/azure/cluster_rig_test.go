@@ -1,9 +1,14 @@
 package azure
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/sim"
@@ -86,4 +91,11 @@ func kubeClusters(t testing.TB, spec string) (*rig, *kubes) {
 	g := newRigWith(t, sim.Options{TimeScale: 2 * quick}, simazure.Options{Kubernetes: k}, job.Cluster, job.ModeCreate, spec)
 	g.p.reach = fromHere
 	return g, k
+}
+
+// refusing are credentials that give no token.
+type refusing struct{}
+
+func (refusing) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	return azcore.AccessToken{}, errors.New("the client secret has expired")
 }

@@ -28,5 +28,11 @@ var builtInRoles = []builtInRole{
 	{GUID: "befefa01-2a29-4197-83a8-272ff33ce314", Name: "DNS Zone Contributor", Description: "Lets you manage DNS zones and record sets in Azure DNS, but does not let you control who has access to them.", Actions: []string{"Microsoft.Network/dnsZones/*"}},
 	{GUID: "b12aa53e-6015-4669-85d0-8515ebb3ae7f", Name: "Private DNS Zone Contributor", Description: "Lets you manage private DNS zone resources, but not the virtual networks they are linked to.", Actions: []string{"Microsoft.Network/privateDnsZones/*"}},
 	{GUID: "b1ff04bb-8a4e-4dc4-8eb5-8693973ce19b", Name: "Azure Kubernetes Service RBAC Cluster Admin", Description: "Lets you manage all resources in the cluster.", DataActions: []string{"Microsoft.ContainerService/managedClusters/*"}},
+	{GUID: "a7ffa36f-339b-4b5c-8bdf-e2c188b2c0eb", Name: "Azure Kubernetes Service RBAC Writer", Description: "Allows read/write access to most objects in a namespace.",
+		DataActions: []string{"Microsoft.ContainerService/managedClusters/apps/deployments/*", "Microsoft.ContainerService/managedClusters/pods/*", "Microsoft.ContainerService/managedClusters/services/*",
+			"Microsoft.ContainerService/managedClusters/configmaps/*", "Microsoft.ContainerService/managedClusters/secrets/*", "Microsoft.ContainerService/managedClusters/namespaces/read"}},
+	{GUID: "7f6c6a51-bcf8-42ba-9220-52d62157d7db", Name: "Azure Kubernetes Service RBAC Reader", Description: "Allows read-only access to see most objects in a namespace. It does not allow viewing roles or role bindings, nor secrets.",
+		DataActions: []string{"Microsoft.ContainerService/managedClusters/apps/deployments/read", "Microsoft.ContainerService/managedClusters/pods/read", "Microsoft.ContainerService/managedClusters/services/read",
+			"Microsoft.ContainerService/managedClusters/configmaps/read", "Microsoft.ContainerService/managedClusters/namespaces/read"}},
 	{GUID: "4abbcc35-e782-43d8-92c5-2d3f1bd2253f", Name: "Azure Kubernetes Service Cluster User Role", Description: "List cluster user credential action.", Actions: []string{"Microsoft.ContainerService/managedClusters/listClusterUserCredential/action"}},
 }
