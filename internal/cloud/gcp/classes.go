@@ -44,6 +44,9 @@ var rules = []rule{
 
 	// What was made moments ago is not known everywhere yet (D5, D8).
 	{code: "*", saying: "cannot be found", class: pipeline.NotFound},
+	{code: "*", op: "clusters.create", saying: "cloudkms.cryptokeyversions.usetoencrypt", class: pipeline.NotFound},
+	{code: "*", op: "clusters.create", saying: "does not exist", class: pipeline.NotFound},
+	{code: "*", op: "nodePools.create", saying: "does not exist", class: pipeline.NotFound},
 	{code: "*", saying: "of type 'serviceaccount' was not found", class: pipeline.NotFound},
 	{code: "*", op: "*.setIamPolicy", saying: "does not exist", class: pipeline.NotFound},
 	{code: "*", op: "networks.removePeering", saying: "there is no peering", class: pipeline.NotFound},
@@ -64,6 +67,7 @@ var rules = []rule{
 	{code: "conflict", class: pipeline.Busy},
 
 	{code: "*PoolExhausted*", class: pipeline.Capacity},
+	{code: "gceStockout", class: pipeline.Capacity},
 	{code: "*stockout*", class: pipeline.Capacity},
 	{code: "ipSpaceExhausted*", class: pipeline.Capacity},
 	{code: "*", saying: "does not have enough resources available", class: pipeline.Capacity},
@@ -73,6 +77,8 @@ var rules = []rule{
 	{code: "dailyLimitExceeded*", class: pipeline.Quota},
 	{code: "*", saying: "' exceeded.  limit:", class: pipeline.Quota},
 	{code: "*", saying: "' exceeded. limit:", class: pipeline.Quota},
+	{code: "*", saying: "insufficient regional quota", class: pipeline.Quota},
+	{code: "gceQuotaExceeded", class: pipeline.Quota},
 
 	{code: "alreadyExists", class: pipeline.Exists},
 	{code: "resourceAlreadyExists", class: pipeline.Exists},

@@ -176,6 +176,9 @@ func newProvider(cfg Config, o Options, lim *limits, region string) (*Provider, 
 			p.lookupNS = nobodyKnows
 		}
 	}
+	if p.roots == nil {
+		p.roots = cfg.Roots
+	}
 	wire := cfg.Wire
 	if wire == nil {
 		wire = wireTransport()

@@ -212,6 +212,10 @@ func (p *Provider) RemoveCluster(ctx context.Context, r *pipeline.Run) error {
 			return err
 		}
 	}
+	// What is there under the name by now is somebody else's, and so is what it made.
+	if _, err := p.readCluster(ctx, id); !pipeline.Is(err, pipeline.NotFound) {
+		return err
+	}
 	if err := p.revokeAll(ctx, r, id); err != nil {
 		return err
 	}

@@ -111,4 +111,3 @@ func (g clusterRig) ledger() map[string]string {
 	}
 	return out
 }
-

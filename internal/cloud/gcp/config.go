@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,13 +34,17 @@ type Config struct {
 	// "compute"; they go before Endpoint.
 	Endpoints map[string]string
 
+	// Roots are trusted besides the system's for the DNS endpoints of clusters,
+	// PEM, where Options.Roots names none.
+	Roots []byte
+
 	// Wire sends requests; nil is a transport with bounds on everything.
 	Wire http.RoundTripper
 }
 
 // sameAs reports whether two configurations speak of the same place.
 func (c Config) sameAs(o Config) bool {
-	return c.Project == o.Project && c.QuotaProject == o.QuotaProject && c.Endpoint == o.Endpoint && maps.Equal(c.Endpoints, o.Endpoints)
+	return c.Project == o.Project && c.QuotaProject == o.QuotaProject && c.Endpoint == o.Endpoint && maps.Equal(c.Endpoints, o.Endpoints) && bytes.Equal(c.Roots, o.Roots)
 }
 
 // endpoint is the base of a service's URLs as its client takes it; "" is the
@@ -81,7 +86,8 @@ var endpointVariables = []string{serviceCompute, serviceDNS, serviceIAM, service
 // default credentials, or ZOPDAY_GCP_ACCESS_TOKEN for emulators that take any
 // token; the project from GOOGLE_CLOUD_PROJECT, CLOUDSDK_CORE_PROJECT or the
 // credentials; the endpoints from ZOPDAY_GCP_ENDPOINT and
-// ZOPDAY_GCP_ENDPOINT_COMPUTE, _DNS and so on.
+// ZOPDAY_GCP_ENDPOINT_COMPUTE, _DNS and so on; ZOPDAY_GCP_CA_FILE holds further
+// roots for the DNS endpoints of clusters.
 func FromEnvironment(ctx context.Context, _, _ string) (Config, error) {
 	cfg := Config{
 		Project:      firstSet("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"),
@@ -93,6 +99,13 @@ func FromEnvironment(ctx context.Context, _, _ string) (Config, error) {
 		if at := os.Getenv("ZOPDAY_GCP_ENDPOINT_" + strings.ToUpper(service)); at != "" {
 			cfg.Endpoints[service] = at
 		}
+	}
+	if file := os.Getenv("ZOPDAY_GCP_CA_FILE"); file != "" {
+		roots, err := os.ReadFile(file)
+		if err != nil {
+			return Config{}, fmt.Errorf("ZOPDAY_GCP_CA_FILE: %w", err)
+		}
+		cfg.Roots = roots
 	}
 	if token := os.Getenv("ZOPDAY_GCP_ACCESS_TOKEN"); token != "" {
 		cfg.Token = func(context.Context) (string, error) { return token, nil }

@@ -149,10 +149,12 @@ func (o clusterObject) reason(ctx context.Context, p *Provider, said string) str
 func conditionsText(conditions []*container.StatusCondition, message string) string {
 	var words []string
 	for _, c := range conditions {
-		words = append(words, strings.TrimPrefix(strings.TrimSpace(c.Code+": "+c.Message), ": "))
+		if about := strings.TrimSpace(c.Message); about != "" {
+			words = append(words, strings.TrimPrefix(c.Code+": "+about, ": "))
+		}
 	}
 	if len(words) == 0 {
-		return message
+		return strings.TrimSpace(message)
 	}
 	return strings.Join(words, "; ")
 }

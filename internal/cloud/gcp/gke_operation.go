@@ -88,7 +88,7 @@ func clusterOperationError(op *container.Operation) error {
 	}
 	var codes, messages []string
 	say := func(text string) {
-		if text != "" && !slices.Contains(messages, text) {
+		if text = strings.TrimSpace(text); text != "" && !slices.Contains(messages, text) {
 			messages = append(messages, text)
 		}
 	}

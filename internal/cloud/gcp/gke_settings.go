@@ -238,7 +238,7 @@ func maintenanceText(c *container.Cluster) string {
 		return ""
 	}
 	switch w := c.MaintenancePolicy.Window; {
-	case w.RecurringWindow != nil && w.RecurringWindow.Window != nil:
+	case w.RecurringWindow != nil && w.RecurringWindow.Window != nil && w.RecurringWindow.Recurrence != "":
 		return fmt.Sprintf("%s from %s to %s", w.RecurringWindow.Recurrence, clockOf(w.RecurringWindow.Window.StartTime), clockOf(w.RecurringWindow.Window.EndTime))
 	case w.DailyMaintenanceWindow != nil:
 		return "daily from " + w.DailyMaintenanceWindow.StartTime

@@ -43,6 +43,7 @@ type rig struct {
 
 	mu      sync.Mutex
 	objects map[string]job.Object
+	events  []job.Event
 	memory  *pipeline.Memory
 }
 
@@ -53,7 +54,21 @@ func (g *rig) Record(_ context.Context, d pipeline.Delta) error {
 	for _, o := range d.Objects {
 		g.objects[o.Kind+"/"+o.Key] = o
 	}
+	g.events = append(g.events, d.Events...)
 	return nil
+}
+
+// event is the text of the last event of a type.
+func (g *rig) event(typ string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	text := ""
+	for _, e := range g.events {
+		if e.Type == typ {
+			text = e.Message
+		}
+	}
+	return text
 }
 
 // newRig is a rig for a network job.
