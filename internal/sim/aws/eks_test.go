@@ -64,6 +64,9 @@ func (y *yard) layVPC(t *testing.T) {
 			y.private = append(y.private, id)
 		}
 	}
+	for role, subnets := range map[string][]string{"kubernetes.io/role/elb": y.public, "kubernetes.io/role/internal-elb": y.private} {
+		must(y.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: subnets, Tags: []ec2types.Tag{{Key: &role, Value: awssdk.String("1")}}}))(t)
+	}
 	a := must(y.ec2.AllocateAddress(ctx, &ec2.AllocateAddressInput{Domain: ec2types.DomainTypeVpc}))(t)
 	y.eip = *a.PublicIp
 	y.nat = *must(y.ec2.CreateNatGateway(ctx, &ec2.CreateNatGatewayInput{SubnetId: &y.public[0], AllocationId: a.AllocationId}))(t).NatGateway.NatGatewayId
