@@ -1,6 +1,7 @@
 package components
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -39,7 +40,7 @@ type Options struct {
 	// Login says who to be at a chart source's host; nil, or an empty user: nobody.
 	Login func(host string) (user, password string)
 
-	Pace pipeline.Pace // how fast cloud time passes
+	Pace pipeline.Pace // how fast cloud time passes beside that of clusters
 	Log  *slog.Logger  // what Helm says, at debug level; nil: nowhere
 }
 
@@ -55,6 +56,7 @@ type Engine struct {
 	http      *http.Client
 	charts    *chartCache
 	resolved  *memo
+	kinds     kinds
 	rendering chan struct{} // charts are large: a few are rendered at a time
 }
 
@@ -103,23 +105,21 @@ func New(o Options) (*Engine, error) {
 // Catalogue is what the engine installs from.
 func (e *Engine) Catalogue() *Catalogue { return e.catalogue }
 
-// Schema is the JSON schema of a component's values, of the pinned version of
-// its chart; null if the chart has none.
-func (e *Engine) Schema(ctx context.Context, name string) (json.RawMessage, error) {
+// ValuesSchema is the JSON schema of a component's values, as a version of its
+// chart brings it; an empty version is the pinned one. It is nil if the chart has
+// none.
+func (e *Engine) ValuesSchema(ctx context.Context, name, version string) (json.RawMessage, error) {
 	entry, ok := e.catalogue.Get(name)
 	if !ok {
 		return nil, &job.Invalid{Fields: []job.FieldError{unknownComponent("name", name, e.catalogue)}}
 	}
-	archive, err := e.fetch(ctx, entry, entry.Version)
+	archive, err := e.fetch(ctx, entry, cmp.Or(version, entry.Version))
 	if err != nil {
 		return nil, err
 	}
 	ch, err := loadChart(archive.bytes)
-	if err != nil {
+	if err != nil || len(ch.Schema) == 0 {
 		return nil, err
-	}
-	if len(ch.Schema) == 0 {
-		return json.RawMessage("null"), nil
 	}
 	if !json.Valid(ch.Schema) {
 		return nil, fmt.Errorf("the schema of %s %s is not JSON", entry.Chart.Name, entry.Version)

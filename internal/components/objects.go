@@ -55,3 +55,11 @@ func parseManifest(manifest, namespace string) ([]*unstructured.Unstructured, er
 func name(o *unstructured.Unstructured) string {
 	return strings.TrimSuffix(fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName()), "/")
 }
+
+func nested(o map[string]any, path ...string) (string, bool, error) {
+	return unstructured.NestedString(o, path...)
+}
+
+func nestedSlice(o map[string]any, path ...string) ([]any, bool, error) {
+	return unstructured.NestedSlice(o, path...)
+}

@@ -458,12 +458,12 @@ func TestCacheFolder(t *testing.T) {
 
 func TestSchema(t *testing.T) {
 	e := engineAt(t, serve(t, charts.New(small("1.0.0"))).URL, Options{})
-	raw, err := e.Schema(t.Context(), "small")
+	raw, err := e.ValuesSchema(t.Context(), "small", "")
 	var doc struct{ Required []string }
 	if err != nil || json.Unmarshal(raw, &doc) != nil || !slices.Equal(doc.Required, []string{"replicas"}) {
 		t.Errorf("%s, %v", raw, err)
 	}
-	_, err = e.Schema(t.Context(), "nothing")
+	_, err = e.ValuesSchema(t.Context(), "nothing", "")
 	want(t, err, "name")
 }
 

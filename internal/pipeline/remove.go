@@ -228,6 +228,19 @@ func (r *Run) Forget(ctx context.Context, kind, key, why string) error {
 	return r.put(ctx, []job.Event{ev}, rec)
 }
 
+// Keep leaves an object of the job in place on purpose, such as a namespace that
+// somebody else has put things into: its row says why, and Remove no longer
+// touches it.
+func (r *Run) Keep(ctx context.Context, kind, key, why string) error {
+	rec, known := r.Object(kind, key)
+	if !known || r.Mode != Apply || rec.State != job.ObjectCreated {
+		return nil
+	}
+	rec.State, rec.Reason = job.ObjectKept, why
+	ev := job.Event{Type: "object.kept", Step: r.Step, Message: fmt.Sprintf("%s %s stays: %s", kind, rec.Name, why)}
+	return r.put(ctx, []job.Event{ev}, rec)
+}
+
 // How a job stops that something of others stands in the way of.
 const (
 	codeBlocked = "blocked"
