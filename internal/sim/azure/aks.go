@@ -40,7 +40,7 @@ var (
 func (c *Cloud) addClusters() {
 	s := c.newShelf(clusterService)
 	s.on["cluster"], s.on["pool"] = c.clusterEvent, c.poolEvent
-	s.fresh = func() { c.servers.changed(clusterType) }
+	s.fresh = c.servers.forget
 	s.drive = c.driveCluster
 	allowClusterEnums()
 	c.World.DefineQuota(sim.Quota{Cloud: "azure", Service: clusterService, Code: "ManagedClusters", Name: "Managed clusters", Default: 100, Unit: "Count", Adjustable: true})

@@ -15,6 +15,7 @@ import (
 type apiServers struct {
 	cloud *Cloud
 	dirty atomic.Bool
+	ready atomic.Bool // the cloud is set up
 
 	mu   sync.Mutex // held while API servers are brought up to date
 	open map[string]*apiServer
@@ -39,6 +40,14 @@ func (s *apiServers) changed(typ string) {
 	switch typ {
 	case clusterType, poolType, setType, instanceType:
 		s.dirty.Store(true)
+	}
+}
+
+// forget lets the API servers of a world that has been emptied be closed. The world is locked.
+func (s *apiServers) forget() {
+	s.dirty.Store(true)
+	if s.ready.Load() {
+		s.soon()
 	}
 }
 

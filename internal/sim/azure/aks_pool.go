@@ -80,7 +80,7 @@ func (c *Cloud) judgePool(r *request, now, old, cluster *Resource) *Error {
 	if more <= 0 {
 		return nil
 	}
-	if e := c.checkNodeQuota(r, cluster.Location, size, more); e != nil {
+	if e := c.checkNodeQuota(r, now, cluster.Location, size, more); e != nil {
 		return e
 	}
 	return c.checkCapacity(r, now, cluster, size)
@@ -116,7 +116,7 @@ func frozenPool(now, old *Resource) *Error {
 
 // fillPool adds what a pool has though nobody said it.
 func fillPool(r *request, now, cluster *Resource, size *vmSize) {
-	p, n := now.Properties, cluster.Properties.sub("networkProfile")
+	p := now.Properties
 	p["vmSize"] = size.Name
 	if p.num("osDiskSizeGB") == 0 {
 		p["osDiskSizeGB"] = float64(defaultDisk)
@@ -136,22 +136,8 @@ func fillPool(r *request, now, cluster *Resource, size *vmSize) {
 	p.def("powerState", map[string]any{"code": "Running"})
 	p.def("enableFIPS", false)
 	p.def("scaleDownMode", "Delete")
-	pods := 30
-	switch {
-	case strings.EqualFold(n.str("networkPluginMode"), "overlay") || n.str("networkDataplane") == "cilium":
-		pods = 250
-	case n.str("networkPlugin") == "kubenet":
-		pods = 110
-	}
-	p.def("maxPods", float64(pods))
-	image := "AKSUbuntu-2404gen2containerd-202611.10.0"
-	if size.Series.Arch == "Arm64" {
-		image = "AKSUbuntu-2404gen2arm64containerd-202611.10.0"
-	}
-	if strings.HasPrefix(p.str("osSKU"), "AzureLinux") {
-		image = strings.Replace(image, "AKSUbuntu-2404", "AKSAzureLinux-V3", 1)
-	}
-	p.def("nodeImageVersion", image)
+	p.def("maxPods", float64(podsOf(cluster.Properties.sub("networkProfile"))))
+	p.def("nodeImageVersion", nodeImage(p.str("osSKU"), size))
 	fillUpgrades(r, p)
 	if r.version >= etagSince {
 		if p.sub("securityProfile") == nil {
@@ -175,6 +161,29 @@ func fillPool(r *request, now, cluster *Resource, size *vmSize) {
 	for _, name := range []string{"scaleSetPriority", "scaleSetEvictionPolicy", "spotMaxPrice"} {
 		delete(p, name)
 	}
+}
+
+// podsOf is how many pods a node may have when nobody says ("Configure maximum pods").
+func podsOf(network doc) int {
+	switch {
+	case strings.EqualFold(network.str("networkPluginMode"), "overlay") || network.str("networkDataplane") == "cilium":
+		return 250
+	case network.str("networkPlugin") == "kubenet":
+		return 110
+	}
+	return 30
+}
+
+// nodeImage is the name of the image that nodes are made from.
+func nodeImage(osSKU string, size *vmSize) string {
+	image := "AKSUbuntu-2404gen2containerd-202611.10.0"
+	if size.Series.Arch == "Arm64" {
+		image = "AKSUbuntu-2404gen2arm64containerd-202611.10.0"
+	}
+	if strings.HasPrefix(osSKU, "AzureLinux") {
+		return strings.Replace(image, "AKSUbuntu-2404", "AKSAzureLinux-V3", 1)
+	}
+	return image
 }
 
 // fillUpgrades says how many nodes are replaced at a time: the pools that come with a cluster have another default than those that are

@@ -217,8 +217,17 @@ func (c *Cloud) checkRoom(now, old, cluster, subnet *Resource) *Error {
 }
 
 // checkNodeQuota refuses more vCPUs than the subscription may have, before anything is made.
-func (c *Cloud) checkNodeQuota(r *request, location string, size *vmSize, more int) *Error {
+func (c *Cloud) checkNodeQuota(r *request, now *Resource, location string, size *vmSize, more int) *Error {
 	total, families, _, _ := c.coresUsed(r.subscription, location)
+	for _, pool := range c.shelves[clusterService].sorted() { // those whose machines have not been asked for yet count as well
+		if pool.Type != poolType || key(pool.ID) == key(now.ID) || c.locationOf(pool) != location || !strings.EqualFold(subscriptionOf(pool.ID), r.subscription) {
+			continue
+		}
+		if s := findSize(pool.Properties.str("vmSize")); c.find(c.setID(c.clusterOf(pool), pool)) == nil && s != nil {
+			n := int(pool.Properties.num("count")) * s.CPUs
+			total, families[s.Series.Family] = total+n, families[s.Series.Family]+n
+		}
+	}
 	need := more * size.CPUs
 	left := func(code string, used int) int {
 		limit, ok := c.World.QuotaValue("azure", computeService, code, r.subscription, location)

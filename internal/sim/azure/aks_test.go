@@ -103,7 +103,7 @@ func (g *rig) cluster(m armcontainerservice.ManagedCluster) armcontainerservice.
 func TestClusterLife(t *testing.T) {
 	t.Parallel()
 	g, kube := kubeRig(t)
-	clusters, pools := g.containers().NewManagedClustersClient(), g.containers().NewAgentPoolsClient()
+	clusters := g.containers().NewManagedClustersClient()
 	begun := g.world.Clock.Now()
 	p, err := clusters.BeginCreateOrUpdate(g.ctx, "rg", "shop", clusterModel(), nil)
 	if err != nil {
@@ -140,13 +140,30 @@ func TestClusterLife(t *testing.T) {
 	_, err = g.networks().NewSubnetsClient().BeginDelete(g.ctx, "rg", "net", "a", nil)
 	refused(t, err, 400, "InUseSubnetCannotBeDeleted")
 
+	cd, err := clusters.BeginDelete(g.ctx, "rg", "shop", nil)
+	done(g, cd, err)
+	if left := g.world.Residue("job_1"); len(left) != 0 {
+		t.Errorf("left: %+v", left)
+	}
+	if len(kube.open) != 0 {
+		t.Error("the API server is still open")
+	}
+	sp, err := g.networks().NewSubnetsClient().BeginDelete(g.ctx, "rg", "net", "a", nil)
+	done(g, sp, err)
+}
+
+func TestPoolLife(t *testing.T) {
+	t.Parallel()
+	g, kube := kubeRig(t)
+	g.cluster(clusterModel())
+	pools := g.containers().NewAgentPoolsClient()
 	work := armcontainerservice.AgentPool{Properties: &armcontainerservice.ManagedClusterAgentPoolProfileProperties{Mode: new(armcontainerservice.AgentPoolModeUser), Count: new(int32(2)), VMSize: new("Standard_D2ps_v6"),
 		VnetSubnetID: new(groupPath("rg") + subnetA), ScaleSetPriority: new(armcontainerservice.ScaleSetPrioritySpot), NodeLabels: map[string]*string{"team": new("shop")}}}
 	pp, err := pools.BeginCreateOrUpdate(g.ctx, "rg", "shop", "work", work, nil)
 	if got := done(g, pp, err); *got.Properties.ProvisioningState != "Succeeded" || *got.Properties.ScaleSetEvictionPolicy != "Delete" {
 		t.Errorf("pool %s", text(got))
 	}
-	_, nodes = kube.only(t)
+	_, nodes := kube.only(t)
 	i := slices.IndexFunc(nodes, func(n sim.KubeNode) bool { return n.Labels["agentpool"] == "work" })
 	if len(nodes) != 5 || i < 0 || nodes[i].Arch != "arm64" || nodes[i].Labels["team"] != "shop" || !slices.Contains(nodes[i].Taints, sim.KubeTaint{Key: spotMark, Value: "spot", Effect: "NoSchedule"}) {
 		t.Fatalf("nodes %+v", nodes)
@@ -164,17 +181,6 @@ func TestClusterLife(t *testing.T) {
 	}
 	_, err = pools.BeginDelete(g.ctx, "rg", "shop", "system", nil)
 	refused(t, err, 400, "OperationNotAllowed")
-
-	cd, err := clusters.BeginDelete(g.ctx, "rg", "shop", nil)
-	done(g, cd, err)
-	if left := g.world.Residue("job_1"); len(left) != 0 {
-		t.Errorf("left: %+v", left)
-	}
-	if len(kube.open) != 0 {
-		t.Error("the API server is still open")
-	}
-	sp, err := g.networks().NewSubnetsClient().BeginDelete(g.ctx, "rg", "net", "a", nil)
-	done(g, sp, err)
 }
 
 // clusterToken is a token for API servers.
@@ -212,13 +218,26 @@ func TestClusterAuthentication(t *testing.T) {
 		}
 	}
 	// Whoever owns the subscription may not do anything in the cluster for that.
-	g.assign("44444444-4444-4444-8444-444444444444", subscriptionScope, strings.Replace(clusterAdminRole, "b1ff04bb-8a4e-4dc4-8eb5-8693973ce19b", "8e3af657-a8ff-443c-a75c-2fe8c4bcb635", 1), DefaultClients()[0].ObjectID)
+	g.assign("44444444-4444-4444-8444-444444444444", subscriptionScope, role("8e3af657-a8ff-443c-a75c-2fe8c4bcb635"), DefaultClients()[0].ObjectID)
 	if u, _ := c.Authenticate(token); len(u.Groups) != 0 {
 		t.Errorf("as owner: %+v", u)
 	}
 	g.assign("55555555-5555-4555-8555-555555555555", *made.ID, clusterAdminRole, DefaultClients()[0].ObjectID)
 	if u, ok := c.Authenticate(token); !ok || !slices.Equal(u.Groups, []string{"system:masters"}) {
 		t.Errorf("as administrator: %+v", u)
+	}
+	// So is a member of the groups that the cluster names.
+	must(g.assignments().Delete(g.ctx, *made.ID, "55555555-5555-4555-8555-555555555555", nil))(t)
+	const admins = "66666666-6666-4666-8666-666666666666"
+	g.cloud.opt.Clients[0].Groups = []string{admins}
+	if u, _ := c.Authenticate(token); !slices.Equal(u.Groups, []string{admins}) {
+		t.Errorf("a member of a group is %+v", u)
+	}
+	m := clusterModel()
+	m.Properties.AADProfile.AdminGroupObjectIDs = []*string{new(admins)}
+	g.cluster(m)
+	if u, _ := c.Authenticate(token); !slices.Contains(u.Groups, "system:masters") {
+		t.Errorf("a member of the administrators' group is %+v", u)
 	}
 	_, err := clusters.ListClusterAdminCredentials(g.ctx, "rg", "shop", nil)
 	if re := refused(t, err, 400, "BadRequest"); !strings.Contains(re.Error(), "static credential is not allowed") {
@@ -313,7 +332,7 @@ func TestClusterIdentity(t *testing.T) {
 	_, err := clusters.BeginCreateOrUpdate(g.ctx, "rg", "shop", m, nil)
 	refused(t, err, 400, "ResourceMissingPermissionError")
 	g.world.Step(time.Minute)
-	g.assign(firstAssignment, groupPath("rg")+"virtualNetworks/net", strings.Replace(clusterAdminRole, "b1ff04bb-8a4e-4dc4-8eb5-8693973ce19b", "4d97b98b-1d4f-4787-a291-c67834d212e7", 1), *id.Properties.PrincipalID)
+	g.assign(firstAssignment, groupPath("rg")+"virtualNetworks/net", role("4d97b98b-1d4f-4787-a291-c67834d212e7"), *id.Properties.PrincipalID)
 	_, err = clusters.BeginCreateOrUpdate(g.ctx, "rg", "shop", m, nil)
 	refused(t, err, 400, "ResourceMissingPermissionError") // the assignment does not act yet
 	g.world.Step(time.Minute)

@@ -82,6 +82,7 @@ func New(w *sim.World, opt Options) *Cloud {
 		c.shelves[name].Reset() // what fresh accounts have is known only now
 	}
 	w.RegisterFront("azure", c)
+	c.servers.ready.Store(true)
 	return c
 }
 

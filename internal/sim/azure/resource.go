@@ -382,8 +382,20 @@ func walkRefs(v any, root, at, path string, f func(ref, at, path string)) {
 	}
 }
 
-// refs calls f for every reference in a resource.
+// refs calls f for every reference in a resource by which it uses something. Where logs are sent to is not used, and of what a cluster
+// names only the subnets that it is in are.
 func (r *Resource) refs(f func(ref, at, path string)) {
+	switch {
+	case r.Type == diagnosticType:
+		return
+	case kindNamespace(r.Type) == "Microsoft.ContainerService":
+		all := f
+		f = func(ref, at, path string) {
+			if strings.HasSuffix(key(path), "subnetid") {
+				all(ref, at, path)
+			}
+		}
+	}
 	walkRefs(map[string]any{"properties": r.Properties, "top": r.Top}, r.ID, r.ID, "", f)
 }
 

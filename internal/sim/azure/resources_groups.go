@@ -221,11 +221,7 @@ func (c *Cloud) emptyGroup(op *Operation, group *Resource) bool {
 	return true
 }
 
-// blocks says whether a use keeps what it refers to from being deleted: a peering does not, nor does anything that sends its logs there;
-// of what a cluster names, only the subnets that it is in.
+// blocks says whether a use keeps what it refers to from being deleted: a peering does not.
 func blocks(u use) bool {
-	if u.by.Type == diagnosticType || kindNamespace(u.by.Type) == "Microsoft.ContainerService" && !strings.HasSuffix(key(u.path), "subnetid") {
-		return false
-	}
 	return !strings.HasSuffix(u.path, "remoteVirtualNetwork") && !strings.HasSuffix(u.path, "virtualNetwork")
 }

@@ -77,24 +77,20 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
-func TestDiagnosticSettings(t *testing.T) {
-	t.Parallel()
-	g, _ := kubeRig(t)
-	ws, other := g.workspace("logs"), g.workspace("more-logs")
-	id := *g.cluster(clusterModel()).ID
-	client := g.diagnostics()
-	setting := func(workspace *string, categories ...string) armmonitor.DiagnosticSettingsResource {
-		s := armmonitor.DiagnosticSettingsResource{Properties: &armmonitor.DiagnosticSettings{WorkspaceID: workspace}}
-		for _, c := range categories {
-			s.Properties.Logs = append(s.Properties.Logs, &armmonitor.LogSettings{Category: &c, Enabled: new(true)})
-		}
-		return s
+// setting sends categories of logs to a workspace.
+func setting(workspace *string, categories ...string) armmonitor.DiagnosticSettingsResource {
+	s := armmonitor.DiagnosticSettingsResource{Properties: &armmonitor.DiagnosticSettings{WorkspaceID: workspace}}
+	for _, c := range categories {
+		s.Properties.Logs = append(s.Properties.Logs, &armmonitor.LogSettings{Category: &c, Enabled: new(true)})
 	}
-	made := must(client.CreateOrUpdate(g.ctx, id, "audit", setting(ws.ID, "kube-audit-admin", "guard"), nil))(t)
-	if len(made.Properties.Logs) != 2 || *made.Properties.WorkspaceID != *ws.ID || *made.Name != "audit" {
-		t.Errorf("made %s", text(made))
-	}
-	mixed := setting(ws.ID, "guard")
+	return s
+}
+
+// refuseSettings tries what a cluster that sends guard to a workspace is refused.
+func (g *rig) refuseSettings(id string, workspace *string) {
+	g.t.Helper()
+	t, client := g.t, g.diagnostics()
+	mixed := setting(workspace, "guard")
 	mixed.Properties.Logs = append(mixed.Properties.Logs, &armmonitor.LogSettings{CategoryGroup: new("audit"), Enabled: new(true)})
 	for name, c := range map[string]struct {
 		s      armmonitor.DiagnosticSettingsResource
@@ -102,12 +98,12 @@ func TestDiagnosticSettings(t *testing.T) {
 		code   string
 	}{
 		"no destination":        {setting(nil, "guard"), 400, "BadRequest"},
-		"unknown workspace":     {setting(new(*ws.ID+"x"), "guard"), 400, "BadRequest"},
-		"unknown category":      {setting(ws.ID, "AuditEvent"), 400, "BadRequest"},
-		"nothing on":            {setting(ws.ID), 400, "BadRequest"},
+		"unknown workspace":     {setting(new(*workspace+"x"), "guard"), 400, "BadRequest"},
+		"unknown category":      {setting(workspace, "AuditEvent"), 400, "BadRequest"},
+		"nothing on":            {setting(workspace), 400, "BadRequest"},
 		"category and group":    {mixed, 400, "BadRequest"},
-		"a destination in use":  {setting(ws.ID, "guard"), 409, "Conflict"},
-		"its ID in other words": {setting(new("/SUBSCRIPTIONS/"+(*ws.ID)[len("/subscriptions/"):]), "guard"), 409, "Conflict"},
+		"a destination in use":  {setting(workspace, "guard"), 409, "Conflict"},
+		"its ID in other words": {setting(new("/SUBSCRIPTIONS/"+(*workspace)[len("/subscriptions/"):]), "guard"), 409, "Conflict"},
 	} {
 		_, err := client.CreateOrUpdate(g.ctx, id, "second", c.s, nil)
 		if err == nil {
@@ -116,6 +112,19 @@ func TestDiagnosticSettings(t *testing.T) {
 		}
 		refused(t, err, c.status, c.code)
 	}
+}
+
+func TestDiagnosticSettings(t *testing.T) {
+	t.Parallel()
+	g, _ := kubeRig(t)
+	ws, other := g.workspace("logs"), g.workspace("more-logs")
+	id := *g.cluster(clusterModel()).ID
+	client := g.diagnostics()
+	made := must(client.CreateOrUpdate(g.ctx, id, "audit", setting(ws.ID, "kube-audit-admin", "guard"), nil))(t)
+	if len(made.Properties.Logs) != 2 || *made.Properties.WorkspaceID != *ws.ID || *made.Name != "audit" {
+		t.Errorf("made %s", text(made))
+	}
+	g.refuseSettings(id, ws.ID)
 	must(client.CreateOrUpdate(g.ctx, id, "second", setting(other.ID, "guard"), nil))(t)
 	list := func() int {
 		t.Helper()
