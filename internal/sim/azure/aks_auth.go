@@ -16,8 +16,15 @@ import (
 // directory ("Use kubelogin to authenticate users").
 const clusterAudience = "6dae42f8-4368-4678-94ff-3960e28e3630"
 
-// clusterAdminAction stands for everything in a cluster: whoever may do it is its administrator.
-const clusterAdminAction = "Microsoft.ContainerService/managedClusters/*"
+// clusterLevels are what the roles for data in clusters come to, the highest first: whoever may do the action belongs to the group. The real
+// authorizer asks Azure for every request ("Use Azure role-based access control for Kubernetes Authorization"); here the groups are bound to
+// the roles of Kubernetes that come nearest.
+var clusterLevels = []struct{ action, group, role string }{
+	{"namespaces/write", "system:masters", ""},
+	{"rbac.authorization.k8s.io/rolebindings/write", "azure:rbac-admin", "admin"},
+	{"apps/deployments/write", "azure:rbac-writer", "edit"},
+	{"pods/read", "azure:rbac-reader", "view"},
+}
 
 // letsIn says whether a connection gets to the API server of a cluster.
 func (c *Cloud) letsIn(id string, from sim.KubeCaller) bool {
@@ -66,12 +73,15 @@ func (c *Cloud) identifyAt(id, token string) (sim.KubeUser, bool) {
 	}
 	who := c.opt.Clients[i]
 	user := sim.KubeUser{Name: who.ObjectID, Groups: slices.Clone(who.Groups)}
-	admin := slices.ContainsFunc(p.strs("aadProfile.adminGroupObjectIDs"), func(g string) bool { return containsText(who.Groups, g) })
-	if p.flag("aadProfile.enableAzureRBAC") {
-		admin = admin || c.permitted(who.ObjectID, cluster.ID, clusterAdminAction, true)
-	}
-	if admin {
+	if slices.ContainsFunc(p.strs("aadProfile.adminGroupObjectIDs"), func(g string) bool { return containsText(who.Groups, g) }) {
 		user.Groups = append(user.Groups, "system:masters")
+		return user, true
+	}
+	for _, level := range clusterLevels {
+		if p.flag("aadProfile.enableAzureRBAC") && c.permitted(who.ObjectID, cluster.ID, clusterType+"/"+level.action, true) {
+			user.Groups = append(user.Groups, level.group)
+			break
+		}
 	}
 	return user, true
 }
@@ -107,7 +117,7 @@ func (c *Cloud) roleGives(guid, action string, data bool) bool {
 			continue
 		}
 		if data {
-			return covers(b.DataActions, action)
+			return covers(b.DataActions, action) && !covers(b.NotDataActions, action)
 		}
 		return covers(b.Actions, action) && !covers(b.NotActions, action)
 	}

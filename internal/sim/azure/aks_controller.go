@@ -26,6 +26,9 @@ func balancerName(s sim.KubeService) string {
 // EnsureLoadBalancer implements sim.KubeCloud: a frontend and rules on the cluster's load balancer, with a public address of its own
 // unless the Service is internal.
 func (k *clusterCloud) EnsureLoadBalancer(ctx context.Context, s sim.KubeService) (hostname, ip string, err error) {
+	if s.Class != "" {
+		return "", "", nil // another controller's
+	}
 	err = k.within(ctx, func(cluster *Resource) error {
 		var e *Error
 		if ip, e = k.cloud.exposeService(cluster, s); e != nil {
@@ -181,6 +184,9 @@ func refsOf(list []doc) []string {
 func (k *clusterCloud) EnsureDisk(ctx context.Context, v sim.KubeVolume) (handle string, err error) {
 	err = k.within(ctx, func(cluster *Resource) error {
 		c := k.cloud
+		if v.Provisioner != "" && v.Provisioner != diskProvisioner {
+			return fmt.Errorf("claim %s/%s: only disks of %s are simulated, not %s", v.Namespace, v.Name, diskProvisioner, v.Provisioner)
+		}
 		id := inNodeGroup(cluster, diskType, "pvc-"+v.UID)
 		if disk := c.find(id); disk != nil {
 			handle = disk.ID

@@ -125,7 +125,7 @@ func (s *apiServers) update(want map[string]wantedServer) {
 
 func (s *apiServers) describe(w wantedServer) sim.KubeCluster {
 	c := s.cloud
-	return sim.KubeCluster{ID: w.id, Version: w.version, Cloud: &clusterCloud{cloud: c, id: w.id},
+	return sim.KubeCluster{ID: w.id, Version: w.version, Cloud: &clusterCloud{cloud: c, id: w.id}, Objects: ownObjects(),
 		Admits: func(from sim.KubeCaller) bool {
 			defer s.soon()
 			return c.letsIn(w.id, from)
@@ -138,7 +138,7 @@ func (s *apiServers) describe(w wantedServer) sim.KubeCluster {
 
 func sameNodes(a, b []sim.KubeNode) bool {
 	return slices.EqualFunc(a, b, func(x, y sim.KubeNode) bool {
-		return x.Name == y.Name && x.ProviderID == y.ProviderID && x.Type == y.Type && x.Zone == y.Zone && maps.Equal(x.Labels, y.Labels) && slices.Equal(x.Taints, y.Taints)
+		return x.Name == y.Name && x.ProviderID == y.ProviderID && x.Type == y.Type && x.IP == y.IP && x.Kubelet == y.Kubelet && x.Zone == y.Zone && maps.Equal(x.Labels, y.Labels) && slices.Equal(x.Taints, y.Taints)
 	})
 }
 

@@ -126,10 +126,17 @@ func (c *Cloud) kubeNodes(cluster *Resource) []sim.KubeNode {
 // kubeNode is a machine as its kubelet registers it ("Reserved system labels").
 func (c *Cloud) kubeNode(cluster, pool, vm *Resource, host string) sim.KubeNode {
 	p := pool.Properties
-	n := sim.KubeNode{Name: strings.ToLower(host), Region: cluster.Location, Type: p.str("vmSize"), Arch: "amd64",
+	size := findSize(p.str("vmSize"))
+	n := sim.KubeNode{Name: strings.ToLower(host), Region: cluster.Location, Type: size.Name, Arch: "amd64", CPUs: size.CPUs, MemoryMiB: int(size.Memory * 1024), Pods: int(p.num("maxPods")),
+		Kubelet:    "v" + p.str("currentOrchestratorVersion"),
 		ProviderID: "azure://" + strings.Replace(strings.Replace(vm.ID, groupOf(vm.ID), strings.ToLower(groupOf(vm.ID)), 1), "resourcegroups", "resourceGroups", 1)}
-	if findSize(n.Type).Series.Arch == "Arm64" {
+	if size.Series.Arch == "Arm64" {
 		n.Arch = "arm64"
+	}
+	for _, nic := range c.nicsOf(vm) {
+		for _, cfg := range nic.Properties.docs("ipConfigurations") {
+			n.IP = cfg.str("properties.privateIPAddress")
+		}
 	}
 	if z := first(vm.Top.strs("zones")); z != "" {
 		n.Zone = fmt.Sprintf("%s-%s", cluster.Location, z)

@@ -133,7 +133,7 @@ func TestClusterLife(t *testing.T) {
 		t.Errorf("the node resource group: %s", text(group))
 	}
 	_, nodes := kube.only(t)
-	if len(nodes) != 3 || !strings.HasPrefix(nodes[0].Name, "aks-system-") || !strings.HasSuffix(nodes[0].Name, "-vmss000000") || nodes[0].Labels["kubernetes.azure.com/mode"] != "system" || !strings.HasPrefix(nodes[0].Zone, "westus2-") {
+	if len(nodes) != 3 || !strings.HasPrefix(nodes[0].Name, "aks-system-") || !strings.HasSuffix(nodes[0].Name, "-vmss000000") || nodes[0].Labels["kubernetes.azure.com/mode"] != "system" || nodes[0].CPUs != 2 || nodes[0].Kubelet != "v1.35.5" || !strings.HasPrefix(nodes[0].IP, "10.20.") || !strings.HasPrefix(nodes[0].Zone, "westus2-") {
 		t.Fatalf("nodes %+v", nodes)
 	}
 	// The network is in use meanwhile.
@@ -225,6 +225,17 @@ func TestClusterAuthentication(t *testing.T) {
 	g.assign("55555555-5555-4555-8555-555555555555", *made.ID, clusterAdminRole, DefaultClients()[0].ObjectID)
 	if u, ok := c.Authenticate(token); !ok || !slices.Equal(u.Groups, []string{"system:masters"}) {
 		t.Errorf("as administrator: %+v", u)
+	}
+	// Lesser roles are bound to what comes nearest in Kubernetes.
+	for guid, group := range map[string]string{"3498e952-d568-435e-9b2c-8d77e338d7f7": "azure:rbac-admin", "a7ffa36f-339b-4b5c-8bdf-e2c188b2c0eb": "azure:rbac-writer", "7f6c6a51-bcf8-42ba-9220-52d62157d7db": "azure:rbac-reader"} {
+		must(g.assignments().Delete(g.ctx, *made.ID, "55555555-5555-4555-8555-555555555555", nil))(t)
+		g.assign("55555555-5555-4555-8555-555555555555", *made.ID, role(guid), DefaultClients()[0].ObjectID)
+		if u, ok := c.Authenticate(token); !ok || !slices.Equal(u.Groups, []string{group}) {
+			t.Errorf("with role %s: %+v", guid, u)
+		}
+	}
+	if len(c.Objects) != 5+3 {
+		t.Errorf("%d objects come with a cluster", len(c.Objects))
 	}
 	// So is a member of the groups that the cluster names.
 	must(g.assignments().Delete(g.ctx, *made.ID, "55555555-5555-4555-8555-555555555555", nil))(t)

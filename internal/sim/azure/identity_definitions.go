@@ -52,7 +52,7 @@ func renderRole(b builtInRole, subscription string) map[string]any {
 	}
 	return map[string]any{"id": id, "type": definitionType, "name": b.GUID, "properties": map[string]any{
 		"roleName": b.Name, "type": "BuiltInRole", "description": b.Description, "assignableScopes": []any{"/"},
-		"permissions": []any{map[string]any{"actions": list(b.Actions), "notActions": list(b.NotActions), "dataActions": list(b.DataActions), "notDataActions": []any{}}},
+		"permissions": []any{map[string]any{"actions": list(b.Actions), "notActions": list(b.NotActions), "dataActions": list(b.DataActions), "notDataActions": list(b.NotDataActions)}},
 		"createdOn":   "2015-02-02T21:55:09.8806423Z", "updatedOn": "2024-05-30T15:02:17.0000000Z", "createdBy": nil, "updatedBy": nil}}
 }
 

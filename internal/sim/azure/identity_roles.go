@@ -5,6 +5,7 @@ type builtInRole struct {
 	GUID, Name, Description string
 	Actions, NotActions     []string
 	DataActions             []string
+	NotDataActions          []string
 }
 
 // builtInRoles is a choice of the built-in roles: those that somebody who runs machines, clusters and networks assigns.
@@ -34,5 +35,15 @@ var builtInRoles = []builtInRole{
 	{GUID: "7f6c6a51-bcf8-42ba-9220-52d62157d7db", Name: "Azure Kubernetes Service RBAC Reader", Description: "Allows read-only access to see most objects in a namespace. It does not allow viewing roles or role bindings, nor secrets.",
 		DataActions: []string{"Microsoft.ContainerService/managedClusters/apps/deployments/read", "Microsoft.ContainerService/managedClusters/pods/read", "Microsoft.ContainerService/managedClusters/services/read",
 			"Microsoft.ContainerService/managedClusters/configmaps/read", "Microsoft.ContainerService/managedClusters/namespaces/read"}},
+	{GUID: "3498e952-d568-435e-9b2c-8d77e338d7f7", Name: "Azure Kubernetes Service RBAC Admin", Description: "Lets you manage all resources under cluster/namespace, except update or delete resource quotas and namespaces.",
+		DataActions: []string{"Microsoft.ContainerService/managedClusters/*"}, NotDataActions: []string{"Microsoft.ContainerService/managedClusters/resourcequotas/write", "Microsoft.ContainerService/managedClusters/resourcequotas/delete",
+			"Microsoft.ContainerService/managedClusters/namespaces/write", "Microsoft.ContainerService/managedClusters/namespaces/delete"}},
+	{GUID: "a7ffa36f-339b-4b5c-8bdf-e2c188b2c0eb", Name: "Azure Kubernetes Service RBAC Writer", Description: "Allows read/write access to most objects in a namespace.",
+		DataActions: []string{"Microsoft.ContainerService/managedClusters/apps/*", "Microsoft.ContainerService/managedClusters/batch/*", "Microsoft.ContainerService/managedClusters/configmaps/*", "Microsoft.ContainerService/managedClusters/pods/*",
+			"Microsoft.ContainerService/managedClusters/secrets/*", "Microsoft.ContainerService/managedClusters/services/*", "Microsoft.ContainerService/managedClusters/namespaces/read"}},
+	{GUID: "7f6c6a51-bcf8-42ba-9220-52d62157d7db", Name: "Azure Kubernetes Service RBAC Reader", Description: "Allows read-only access to see most objects in a namespace.",
+		DataActions: []string{"Microsoft.ContainerService/managedClusters/apps/deployments/read", "Microsoft.ContainerService/managedClusters/configmaps/read", "Microsoft.ContainerService/managedClusters/pods/read",
+			"Microsoft.ContainerService/managedClusters/services/read", "Microsoft.ContainerService/managedClusters/namespaces/read"}},
+	{GUID: "0ab0b1a8-8aac-4efd-b8c2-3ee1fb270be8", Name: "Azure Kubernetes Service Cluster Admin Role", Description: "List cluster admin credential action.", Actions: []string{"Microsoft.ContainerService/managedClusters/listClusterAdminCredential/action", "Microsoft.ContainerService/managedClusters/read"}},
 	{GUID: "4abbcc35-e782-43d8-92c5-2d3f1bd2253f", Name: "Azure Kubernetes Service Cluster User Role", Description: "List cluster user credential action.", Actions: []string{"Microsoft.ContainerService/managedClusters/listClusterUserCredential/action"}},
 }
