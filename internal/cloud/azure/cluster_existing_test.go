@@ -1,15 +1,22 @@
 package azure
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
+	simazure "github.com/zopday/provisioner/internal/sim/azure"
 )
 
 // A cluster in somebody's network: nothing of it is written, and all of it is there
@@ -193,5 +200,91 @@ func TestAdoptionOfNothing(t *testing.T) {
 	g.world.Step(5 * time.Minute)
 	if f := fatal(g.try(false, g.p.AdoptCluster)); f == nil || f.Problem.Code != "ambiguous" {
 		t.Errorf("the verdict is %v", f)
+	}
+}
+
+// The examples say what works: each is furnished as its sandbox file says, and comes
+// and goes.
+func TestClusterExamples(t *testing.T) {
+	for _, name := range []string{"cluster-azure", "cluster-azure-existing", "cluster-azure-adopt"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var example struct {
+				Mode   job.Mode   `json:"mode"`
+				Region string     `json:"region"`
+				Config job.Config `json:"config"`
+			}
+			example.Mode = job.ModeCreate
+			fromYAML(t, name+".yaml", &example)
+			g := clustersIn(t, example.Mode, string(example.Config.Spec))
+			g.job.Region, g.p.region = example.Region, example.Region
+			g.furnish(name + ".sandbox.yaml")
+			before := g.world.Snapshot()
+			if example.Mode == job.ModeAdopt {
+				if err := g.try(false, g.check, g.p.AdoptCluster); err != nil {
+					t.Fatal(err)
+				}
+				g.equal(before)
+				return
+			}
+			g.up()
+			if bad := unmet(g.report()); len(bad) > 0 {
+				t.Errorf("not met: %v", bad)
+			}
+			if n := len(g.job.Config.InfraConfig.Cluster.NodePools); n < 2 {
+				t.Errorf("there are %d pools", n)
+			}
+			g.down()
+			g.equal(before)
+		})
+	}
+}
+
+func fromYAML(t testing.TB, name string, v any) {
+	t.Helper()
+	text, err := os.ReadFile("../../../examples/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// furnish makes what a sandbox file says; without one there is nothing to make.
+func (g *rig) furnish(name string) {
+	g.Helper()
+	if _, err := os.Stat("../../../examples/" + name); errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	var file struct {
+		Objects []struct {
+			Service   string         `json:"service"`
+			Operation string         `json:"operation"`
+			Params    map[string]any `json:"params"`
+			After     string         `json:"after"`
+		} `json:"objects"`
+	}
+	fromYAML(g, name, &file)
+	for _, o := range file.Objects {
+		if o.After != "" {
+			d, err := time.ParseDuration(o.After)
+			if err != nil {
+				g.Fatal(err)
+			}
+			g.world.Step(d)
+			continue
+		}
+		text, err := json.Marshal(o.Params)
+		if err != nil {
+			g.Fatal(err)
+		}
+		var params map[string]any
+		if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), "{subscriptionId}", simazure.DefaultSubscription)), &params); err != nil {
+			g.Fatal(err)
+		}
+		if _, err := g.world.Invoke("azure", o.Service, o.Operation, simazure.DefaultSubscription, "", params); err != nil {
+			g.Fatal(err)
+		}
 	}
 }
