@@ -43,7 +43,9 @@ func (s *eksService) createCluster(c *reqCtx, in *eks.CreateClusterInput) (*eks.
 	s.grantKey(c, k)
 	s.cloud.after(networkTime, "eks", "network", k.key())
 	s.cloud.after(createTime(c.w, k), "eks", "ready", k.key())
-	return &eks.CreateClusterOutput{Cluster: new(s.sdkCluster(k))}, nil
+	out := s.sdkCluster(k)
+	out.AccessConfig.BootstrapClusterCreatorAdminPermissions = new(orDefault(k.BootstrapAdmin, true)) // only this answer shows it
+	return &eks.CreateClusterOutput{Cluster: &out}, nil
 }
 
 // configure checks the settings of a new cluster and takes them over.
@@ -125,7 +127,8 @@ func (s *eksService) sdkCluster(k *EKSCluster) types.Cluster {
 		Logging: sdkLogging(k.Logging), DeletionProtection: new(k.Protected), UpgradePolicy: &types.UpgradePolicyResponse{SupportType: types.SupportType(k.SupportType)},
 		AccessConfig:     &types.AccessConfigResponse{AuthenticationMode: types.AuthenticationMode(k.AuthMode), BootstrapClusterCreatorAdminPermissions: k.BootstrapAdmin},
 		ZonalShiftConfig: &types.ZonalShiftConfigResponse{Enabled: new(k.ZonalShift)}, ComputeConfig: &types.ComputeConfigResponse{Enabled: new(false), NodePools: []string{}},
-		StorageConfig: &types.StorageConfigResponse{BlockStorage: &types.BlockStorage{Enabled: new(false)}}}
+		ControlPlaneScalingConfig: &types.ControlPlaneScalingConfig{Tier: types.ProvisionedControlPlaneTierStandard},
+		StorageConfig:             &types.StorageConfigResponse{BlockStorage: &types.BlockStorage{Enabled: new(false)}}}
 	if k.Token != "" {
 		out.ClientRequestToken = new(k.Token)
 	}
