@@ -255,24 +255,24 @@ func (s *cloudKMS) page(r *request, items []Doc, field string) (any, error) {
 
 // The policies of key rings and keys.
 
-func (s *cloudKMS) grantsOf(r *request) (*grants, string, error) {
+func (s *cloudKMS) grantsOf(r *request) (*grants, error) {
 	name := s.name(r, r.Path["resource"])
 	if strings.Contains(name, "/cryptoKeys/") {
 		k, err := s.key(r, name)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
-		return &k.Grants, name, nil
+		return &k.Grants, nil
 	}
 	ring, err := s.ring(r, name)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	return &ring.Grants, name, nil
+	return &ring.Grants, nil
 }
 
 func (s *cloudKMS) getPolicy(r *request) (any, error) {
-	g, _, err := s.grantsOf(r)
+	g, err := s.grantsOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (s *cloudKMS) getPolicy(r *request) (any, error) {
 }
 
 func (s *cloudKMS) setPolicy(r *request) (any, error) {
-	g, _, err := s.grantsOf(r)
+	g, err := s.grantsOf(r)
 	if err != nil {
 		return nil, err
 	}

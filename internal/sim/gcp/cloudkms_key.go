@@ -163,7 +163,7 @@ func (s *cloudKMS) patchKey(r *request) (any, error) {
 		return nil, kmsInvalid("The request has an empty update_mask.")
 	}
 	doc := clone(k.Doc)
-	for _, f := range strings.Split(mask, ",") {
+	for f := range strings.SplitSeq(mask, ",") {
 		field := patchable[snake(strings.TrimSpace(f))]
 		if field == "" {
 			return nil, kmsInvalid("The field '%s' of a CryptoKey cannot be changed.", f)

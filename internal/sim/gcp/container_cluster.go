@@ -124,11 +124,11 @@ func (s *container) find(r *request) (*cluster, error) {
 }
 
 func (s *container) visible(r *request, c *cluster, by sim.Lookup) bool {
-	text := "cluster " + c.name()
+	text := []string{"cluster", c.name()}
 	for _, v := range resourceLabels(c.Doc) {
-		text += " " + v
+		text = append(text, v)
 	}
-	return r.HTTP == nil || s.cloud.World.Visible(r.Call, c.Path, c.Created, by, text)
+	return r.HTTP == nil || s.cloud.World.Visible(r.Call, c.Path, c.Created, by, strings.Join(text, " "))
 }
 
 // change finds the cluster that the request is to change, unless something else changes it now: GKE carries out one change of a
@@ -161,6 +161,7 @@ func (s *container) getCluster(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.awaitEndpoints(r, c)
 	return s.shown(c), nil
 }
 
@@ -171,6 +172,7 @@ func (s *container) listClusters(r *request) (any, error) {
 	if location != "-" && !regionExists(location) && !zoneExists(location) {
 		return nil, s.containerInvalid("Location %q does not exist.", location)
 	}
+	s.awaitEndpoints(r, s.inOrder(r.Project.ID, location)...)
 	var items []any
 	for _, c := range s.inOrder(r.Project.ID, location) {
 		if s.visible(r, c, sim.ByList) {
@@ -232,7 +234,7 @@ func (s *container) clusterReady(op *clusterOperation, c *cluster) (bool, *opFai
 		return false, nil
 	}
 	for _, p := range c.Pools {
-		if ready, failure := s.poolUp(op, c, p); failure != nil || !ready {
+		if ready, failure := s.poolUp(op, p); failure != nil || !ready {
 			return ready, failure
 		}
 	}

@@ -198,11 +198,9 @@ func (s *container) conditions(c *cluster) []any {
 
 // conditionCode is the code of a condition, UNKNOWN for one that is none.
 func conditionCode(code string) string {
-	for _, c := range []string{"GCE_STOCKOUT", "GKE_SERVICE_ACCOUNT_DELETED", "GCE_QUOTA_EXCEEDED", "SET_BY_OPERATOR", "CLOUD_KMS_KEY_ERROR", "CA_EXPIRING",
-		"NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS", "CLOUD_KMS_KEY_DESTROYED"} {
-		if c == code {
-			return code
-		}
+	if slices.Contains([]string{"GCE_STOCKOUT", "GKE_SERVICE_ACCOUNT_DELETED", "GCE_QUOTA_EXCEEDED", "SET_BY_OPERATOR", "CLOUD_KMS_KEY_ERROR", "CA_EXPIRING",
+		"NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS", "CLOUD_KMS_KEY_DESTROYED"}, code) {
+		return code
 	}
 	return "UNKNOWN"
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
+	"maps"
 	"math/big"
 	"net/netip"
 	"slices"
@@ -22,6 +23,7 @@ import (
 type kubeSide struct {
 	mu             sync.Mutex
 	running, again bool
+	syncing        sync.Mutex // held while sim.Kubernetes is being talked to
 	open           map[string]*openCluster // by kubeID
 }
 
@@ -73,6 +75,8 @@ type wantedCluster struct {
 }
 
 func (s *container) syncOnce() {
+	s.kube.syncing.Lock()
+	defer s.kube.syncing.Unlock()
 	k := s.cloud.opt.Kubernetes
 	want := map[string]wantedCluster{}
 	s.cloud.World.Lock()
@@ -130,6 +134,17 @@ func (s *container) endpointKnown(c *cluster) bool {
 	return false
 }
 
+// awaitEndpoints opens, outside of the world's lock, what is not open yet of clusters that somebody wants to see: those of a world
+// that was kept have an address only once they are opened again.
+func (s *container) awaitEndpoints(r *request, of ...*cluster) {
+	if s.cloud.opt.Kubernetes == nil || r.HTTP == nil || !slices.ContainsFunc(of, func(c *cluster) bool { return c.up() && s.opened(kubeID(c)) == nil }) {
+		return
+	}
+	s.cloud.World.Unlock()
+	defer s.cloud.World.Lock()
+	s.syncOnce()
+}
+
 // instanceChanged looks whether the instance is a node.
 func (s *container) instanceChanged(path string) {
 	if strings.HasPrefix(lastPart(path), "gke-") {
@@ -173,9 +188,7 @@ func (s *container) kubeNodes(c *cluster) []sim.KubeNode {
 		if str(sub(config, "workloadMetadataConfig"), "mode") == "GKE_METADATA" {
 			labels["iam.gke.io/gke-metadata-server-enabled"] = "true"
 		}
-		for k, v := range labelsOf(config) {
-			labels[k] = v
-		}
+		maps.Copy(labels, labelsOf(config))
 		arch := "amd64"
 		var taints []sim.KubeTaint
 		for _, taint := range docs(config, "taints") {

@@ -117,3 +117,32 @@ func TestClusterWithoutServer(t *testing.T) {
 		t.Errorf("endpoints: %+v", c.ControlPlaneEndpointsConfig)
 	}
 }
+
+// TestClusterKept: clusters outlive the process, their API servers do not, and are opened again.
+func TestClusterKept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	g := newGKE(t)
+	stop, err := g.world.Persist(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.shop()
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	again := newGKE(t)
+	stop, err = again.world.Persist(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stop() }) // the folder goes with the test
+	if c, err := again.clusters.Get(shopCluster).Do(); err != nil || c.Status != "RUNNING" || c.CurrentNodeCount != 3 || c.Endpoint == "" {
+		t.Fatalf("kept: %+v, %v", c, err)
+	}
+	again.kube.only(t, anyNodes(3))
+	again.ok(again.clusters.NodePools.SetSize(shopCluster+"/nodePools/first", &gke.SetNodePoolSizeRequest{NodeCount: 2}).Do())
+	again.kube.only(t, anyNodes(6))
+	again.ok(again.clusters.Delete(shopCluster).Do())
+	again.kube.none(t)
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -126,9 +127,8 @@ func (k *kubeCloud) EnsureLoadBalancer(_ context.Context, svc sim.KubeService) (
 // DeleteLoadBalancer removes it, the last part first.
 func (k *kubeCloud) DeleteLoadBalancer(_ context.Context, svc sim.KubeService) (bool, error) {
 	err := k.locked(func(c *cluster) error {
-		parts := k.balancer(c, svc)
-		for i := len(parts) - 1; i >= 0; i-- {
-			if res := k.s.cloud.compute.at(parts[i].path); res != nil {
+		for _, p := range slices.Backward(k.balancer(c, svc)) {
+			if res := k.s.cloud.compute.at(p.path); res != nil {
 				k.s.cloud.compute.drop(res)
 			}
 		}

@@ -189,7 +189,7 @@ func conditionOf(code string) (condition string, rpc int) {
 }
 
 // poolUp says whether all nodes of a pool are there. Those that Compute Engine cannot make are waited for, though not for ever.
-func (s *container) poolUp(op *clusterOperation, c *cluster, p *nodePool) (bool, *opFailure) {
+func (s *container) poolUp(op *clusterOperation, p *nodePool) (bool, *opFailure) {
 	waited := s.cloud.World.Now().Sub(op.Begun)
 	for _, path := range p.Groups {
 		res := s.cloud.compute.at(path)
@@ -220,11 +220,11 @@ func (s *container) poolUp(op *clusterOperation, c *cluster, p *nodePool) (bool,
 		}
 		return false, nil
 	}
-	return s.registered(c, p, waited)
+	return s.registered(p, waited)
 }
 
 // registered says whether the nodes of a pool have come to the control plane: firewall rules of the project may keep them from it.
-func (s *container) registered(c *cluster, p *nodePool, waited time.Duration) (bool, *opFailure) {
+func (s *container) registered(p *nodePool, waited time.Duration) (bool, *opFailure) {
 	all, joined := 0, len(s.nodesOf(p))
 	for _, path := range p.Groups {
 		if res := s.cloud.compute.at(path); res != nil {
@@ -262,16 +262,17 @@ func (s *container) nodesOf(p *nodePool) []*Resource {
 // joins says whether a node reaches the control plane, as far as firewall rules go: it has to get out to port 443 of the private
 // endpoint, and of Google's APIs.
 func (s *container) joins(vm *Resource) bool {
-	for _, nic := range docs(vm.Doc, "networkInterfaces") {
-		network := s.cloud.pathOfLink(vm.project(), str(nic, "network"))
-		ip, err := netip.ParseAddr(str(nic, "networkIP"))
-		if err != nil {
-			return false
-		}
-		// The control plane's address is in the subnetwork of the nodes, so that what stands for it is the node's own.
-		return s.cloud.compute.admits(network, vm, packet{"EGRESS", netip.PrefixFrom(ip, 32), "tcp", 443})
+	nics := docs(vm.Doc, "networkInterfaces")
+	if len(nics) == 0 {
+		return false
 	}
-	return false
+	ip, err := netip.ParseAddr(str(nics[0], "networkIP"))
+	if err != nil {
+		return false
+	}
+	// The control plane's address is in the subnetwork of the nodes, so that what stands for it is the node's own.
+	network := s.cloud.pathOfLink(vm.project(), str(nics[0], "network"))
+	return s.cloud.compute.admits(network, vm, packet{"EGRESS", netip.PrefixFrom(ip, 32), "tcp", 443})
 }
 
 // stopPool lets the instances of a pool go.

@@ -22,7 +22,7 @@ func (s *container) poolReady(op *clusterOperation, c *cluster) (bool, *opFailur
 	if p == nil {
 		return true, nil
 	}
-	return s.poolUp(op, c, p)
+	return s.poolUp(op, p)
 }
 
 func (s *container) poolDone(op *clusterOperation, c *cluster) {

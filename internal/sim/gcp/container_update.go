@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -202,9 +203,7 @@ func (s *container) changeChannel(c *cluster, set Doc, channel string) error {
 
 // updated puts the fields in place that an operation is about.
 func (s *container) updated(op *clusterOperation, c *cluster) {
-	for k, v := range sub(op.Args, "set") {
-		c.Doc[k] = v
-	}
+	maps.Copy(c.Doc, sub(op.Args, "set"))
 	dropFalse(c.Doc)
 	if c.status() == "RECONCILING" {
 		c.Doc["status"] = "RUNNING"
