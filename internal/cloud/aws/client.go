@@ -17,8 +17,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	classicelb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
@@ -51,6 +54,10 @@ type Options struct {
 	// Resolver looks up which name servers the internet has for a zone; nil asks
 	// the system's resolver, and nobody when the endpoints are not AWS's own.
 	Resolver Resolver
+
+	// Reach is how the provisioner gets to the API servers of clusters: who else
+	// than the network itself an endpoint lets in follows from it.
+	Reach job.Reach
 }
 
 // A Resolver asks the public DNS; *net.Resolver is one.
@@ -97,6 +104,7 @@ func (c *Clouds) Open(ctx context.Context, j *job.Job) (cloud.Provider, error) {
 var (
 	_ cloud.Opener        = (*Clouds)(nil)
 	_ cloud.NetworkFamily = (*Provider)(nil)
+	_ cloud.ClusterFamily = (*Provider)(nil)
 )
 
 // provider is the account in the region, with clients that are not too old.
@@ -182,14 +190,19 @@ type Provider struct {
 	elb    *elb.Client
 	logs   *cloudwatchlogs.Client
 	s3     *s3.Client
+	eks    *eks.Client
+	kms    *kms.Client
+	clb    *classicelb.Client // Classic Load Balancers, which a cluster's own controller makes
 
 	resolver Resolver
+	reachBy  job.Reach
 
 	// elsewhere opens another account or region, for the other side of a peering.
 	elsewhere func(ctx context.Context, account, region string) (*Provider, error)
 
-	mu      sync.Mutex
-	callers map[string]string // account by access key
+	mu         sync.Mutex
+	callers    map[string]string // account by access key
+	principals map[string]string // ARN of the role or user by access key
 }
 
 func newProvider(cfg aws.Config, o Options, region string) *Provider {
@@ -198,7 +211,8 @@ func newProvider(cfg aws.Config, o Options, region string) *Provider {
 		ec2: ec2.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg), ssm: ssm.NewFromConfig(cfg),
 		quotas: servicequotas.NewFromConfig(cfg), r53: route53.NewFromConfig(cfg), acm: acm.NewFromConfig(cfg),
 		asg: autoscaling.NewFromConfig(cfg), elb: elb.NewFromConfig(cfg), logs: cloudwatchlogs.NewFromConfig(cfg),
-		resolver: o.Resolver, callers: map[string]string{},
+		eks: eks.NewFromConfig(cfg), kms: kms.NewFromConfig(cfg), clb: classicelb.NewFromConfig(cfg), reachBy: o.Reach,
+		resolver: o.Resolver, callers: map[string]string{}, principals: map[string]string{},
 	}
 	p.s3 = s3.NewFromConfig(cfg, func(o *s3.Options) {
 		// A bucket's name as a host name resolves at AWS alone.

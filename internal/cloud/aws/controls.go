@@ -32,7 +32,7 @@ func (p *Provider) Controls(ctx context.Context, r *pipeline.Run) ([]job.Control
 		{"the network", (*controls).network}, {"the flow log", (*controls).flowLog}, {"the endpoints", (*controls).endpoints}, {"the network ACL", (*controls).networkACL},
 		{"the security groups", (*controls).groups}, {"the peerings", (*controls).peerings},
 	}
-	if r.Job.ResourceType != job.Network {
+	if r.Job.ResourceType == job.VM {
 		if spec, err = r.Job.VMSpec(); err != nil {
 			return nil, err
 		}

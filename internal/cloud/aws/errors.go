@@ -64,6 +64,22 @@ var rules = []rule{
 	{code: "InvalidChangeBatch", saying: "not found", class: pipeline.NotFound},
 	{code: "InvalidInstanceId", class: pipeline.NotFound},                    // Systems Manager: the agent has not registered
 	{code: "InvalidTarget", op: "RegisterTargets", class: pipeline.NotFound}, // "does not exist", or load balancing does not see it yet
+	// EKS gives one code two meanings, and calls a change that has to wait invalid.
+	// A role is no good to it until IAM has spread it and its policies.
+	{code: "ResourceInUseException", saying: "already exists", class: pipeline.Exists},
+	{code: "ResourceInUseException", op: "CreateAccessEntry", class: pipeline.Exists},
+	{code: "InvalidParameterException", saying: "could not be assumed", class: pipeline.NotFound},
+	{code: "InvalidParameterException", saying: "doesn't have the amazon eks managed policies", class: pipeline.NotFound},
+	{code: "InvalidRequestException", saying: "in progress", class: pipeline.Busy},
+	{code: "InvalidRequestException", saying: "currently", class: pipeline.Busy},
+	{code: "InvalidRequestException", saying: "is not active", class: pipeline.Busy},
+	{code: "ResourcePropagationDelayException", class: pipeline.Busy},
+	{code: "ServerException", class: pipeline.Unavailable},
+
+	{code: "KMSInvalidState*", saying: "pending deletion", class: pipeline.NotFound},
+	{code: "KMSInternalException", class: pipeline.Unavailable},
+	{code: "DependencyTimeoutException", class: pipeline.Unavailable},
+
 	{code: "Gateway.NotAttached", class: pipeline.NotFound},
 	{code: "InvocationDoesNotExist", class: pipeline.NotFound},
 

@@ -36,12 +36,16 @@ func partition(region string) string {
 }
 
 // EnsureIdentity makes the role that the VMs run as, and the instance profile
-// that carries it. The step is done when IAM shows all of it.
+// that carries it; for a cluster, what its parts run as, its key and its log group.
+// The step is done when IAM shows all of it.
 func (p *Provider) EnsureIdentity(ctx context.Context, r *pipeline.Run) error {
 	if r.Job.Mode == job.ModeAdopt {
 		return nil
 	}
 	ctx = lookup.With(ctx, r)
+	if isCluster(r.Job) {
+		return p.ensureClusterIdentity(ctx, r)
+	}
 	role, profile := p.role(r), p.instanceProfile(r)
 	// A profile can be made before its role; only the link needs both.
 	ic := &r.Job.Config.InfraConfig
@@ -66,12 +70,15 @@ func (p *Provider) EnsureIdentity(ctx context.Context, r *pipeline.Run) error {
 	return nil
 }
 
-// RemoveIdentity removes profile and role.
+// RemoveIdentity removes what EnsureIdentity made.
 func (p *Provider) RemoveIdentity(ctx context.Context, r *pipeline.Run) error {
 	if r.Job.Mode == job.ModeAdopt {
 		return nil
 	}
 	ctx = lookup.With(ctx, r)
+	if isCluster(r.Job) {
+		return p.removeClusterIdentity(ctx, r)
+	}
 	if err := r.Remove(ctx, p.instanceProfile(r)); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ const (
 	// logGroups is what the names of all log groups of jobs begin with.
 	logGroups = "/zopday/"
 
-	// retentionDays is how long flow log records are kept.
+	// retentionDays is how long records are kept.
 	retentionDays = 90
 )
 
@@ -77,13 +77,13 @@ func trimStar(arn string) string {
 
 // logGroup is where the flow log goes.
 func (p *Provider) logGroup(r *pipeline.Run) pipeline.Resource {
-	x := pipeline.Resource{Kind: kindLogGroup, Key: logGroupKey, Name: p.logGroupName(r)}
+	return p.logGroupOf(r, logGroupKey, p.logGroupName(r))
+}
+
+func (p *Provider) logGroupOf(r *pipeline.Run, key, groupName string) pipeline.Resource {
+	x := pipeline.Resource{Kind: kindLogGroup, Key: key, Name: groupName}
 	retention := func(days int32) pipeline.Aspect {
-		seen := "for ever"
-		if days > 0 {
-			seen = fmt.Sprintf("%d days", days)
-		}
-		return pipeline.Aspect{Name: "retention", Wanted: fmt.Sprintf("%d days", retentionDays), Seen: seen, Set: func(ctx context.Context) error {
+		return pipeline.Aspect{Name: "retention", Wanted: retentionText(retentionDays), Seen: retentionText(days), Set: func(ctx context.Context) error {
 			_, err := p.logs.PutRetentionPolicy(ctx, &cloudwatchlogs.PutRetentionPolicyInput{LogGroupName: aws.String(x.Name), RetentionInDays: aws.Int32(retentionDays)})
 			return err
 		}}
@@ -94,7 +94,7 @@ func (p *Provider) logGroup(r *pipeline.Run) pipeline.Resource {
 			return pipeline.Seen{}, err
 		}
 		s := pipeline.Seen{ID: id, Status: pipeline.Ready, Aspects: []pipeline.Aspect{retention(aws.ToInt32(g.RetentionInDays))}}
-		if madeID(r, kindLogGroup, logGroupKey) == id && !r.Down {
+		if madeID(r, kindLogGroup, key) == id && !r.Down {
 			return s, nil // known to be the job's
 		}
 		s.Owner, err = p.logGroupOwner(ctx, g)
@@ -113,4 +113,11 @@ func (p *Provider) logGroup(r *pipeline.Run) pipeline.Resource {
 		return err
 	}
 	return tidy(x)
+}
+
+func retentionText(days int32) string {
+	if days > 0 {
+		return fmt.Sprintf("%d days", days)
+	}
+	return "for ever"
 }

@@ -210,14 +210,16 @@ func wire(ctx context.Context, in middleware.DeserializeInput, next middleware.D
 }
 
 // wordless reports whether the answer to an operation has no body by rights: what
-// S3 and CloudWatch Logs are told to change they confirm by the status alone, and
-// a HEAD has none anyway.
+// S3, CloudWatch Logs and KMS are told to change they confirm by the status alone,
+// as EKS does for tags and access entries, and a HEAD has none anyway.
 func wordless(service, op string) bool {
 	switch service {
 	case "S3":
 		return strings.HasPrefix(op, "Head") || isMutating(service, op)
-	case "CloudWatch Logs":
+	case "CloudWatch Logs", "KMS":
 		return isMutating(service, op)
+	case "EKS":
+		return op == "TagResource" || op == "UntagResource" || op == "DeleteAccessEntry" || op == "DisassociateAccessPolicy"
 	case "Route 53":
 		return op == "ChangeTagsForResource" // an element without content, or nothing at all
 	}

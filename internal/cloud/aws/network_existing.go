@@ -30,6 +30,7 @@ type existingSubnet struct {
 	free             int
 	public           bool   // its default route leads to an internet gateway
 	route            string // where its default route leads; "none" without one
+	tags             map[string]string
 }
 
 // existing reads the named VPC and subnets, once a pass.
@@ -74,7 +75,7 @@ func (p *Provider) existing(ctx context.Context, named job.Existing) (existingNe
 				route := defaultTarget(tableOf(id, tables))
 				net.subnets = append(net.subnets, existingSubnet{
 					id: id, zone: aws.ToString(s.AvailabilityZone), zoneID: aws.ToString(s.AvailabilityZoneId), cidr: aws.ToString(s.CidrBlock),
-					free: int(aws.ToInt32(s.AvailableIpAddressCount)), route: route, public: strings.HasPrefix(route, "igw-"),
+					free: int(aws.ToInt32(s.AvailableIpAddressCount)), route: route, public: strings.HasPrefix(route, "igw-"), tags: tagMap(s.Tags),
 				})
 			}
 		}
@@ -130,28 +131,28 @@ func (n existingNetwork) spread() (zones, private, public []string) {
 
 // readNetwork records the network that the job names, and changes nothing.
 func (p *Provider) readNetwork(ctx context.Context, r *pipeline.Run) error {
-	spec, err := r.Job.VMSpec()
+	named, err := r.Job.Existing()
 	if err != nil {
 		return err
 	}
 	ic := &r.Job.Config.InfraConfig
 	if r.Mode == pipeline.Plan {
-		ic.NetworkID = spec.Existing.NetworkID
+		ic.NetworkID = named.NetworkID
 		if len(ic.PrivateSubnetIDs) == 0 {
-			ic.PrivateSubnetIDs = spec.Existing.SubnetIDs
+			ic.PrivateSubnetIDs = named.SubnetIDs
 		}
 		return nil
 	}
-	net, err := p.existing(ctx, *spec.Existing)
+	net, err := p.existing(ctx, *named)
 	if err == nil && len(net.missing)+len(net.elsewhere) > 0 {
-		err = absent("EC2", "DescribeSubnets", strings.Join(slices.Concat(net.missing, net.elsewhere), ", ")+" in "+spec.Existing.NetworkID)
+		err = absent("EC2", "DescribeSubnets", strings.Join(slices.Concat(net.missing, net.elsewhere), ", ")+" in "+named.NetworkID)
 	}
 	if pipeline.Is(err, pipeline.NotFound) {
 		if r.Mode == pipeline.Verify {
-			r.AddDrift(pipeline.Drift{Kind: kindVPC, Key: "existing", ID: spec.Existing.NetworkID, Attr: "exists", Wanted: "yes", Seen: plain(err).Error()})
+			r.AddDrift(pipeline.Drift{Kind: kindVPC, Key: "existing", ID: named.NetworkID, Attr: "exists", Wanted: "yes", Seen: plain(err).Error()})
 			return nil
 		}
-		return pipeline.Fatal("network-not-found", fmt.Sprintf("the network %s or a subnet that the job names is not there: %v", spec.Existing.NetworkID, plain(err)),
+		return pipeline.Fatal("network-not-found", fmt.Sprintf("the network %s or a subnet that the job names is not there: %v", named.NetworkID, plain(err)),
 			"Name a network and subnets that exist in "+p.region+", then retry.").On("config.spec.existing").From(err)
 	}
 	if err != nil {

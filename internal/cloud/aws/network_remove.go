@@ -14,10 +14,18 @@ import (
 // build in is not touched.
 func (p *Provider) RemoveNetwork(ctx context.Context, r *pipeline.Run) error {
 	own := r.Job.Mode == job.ModeCreate
-	if !own && (r.Job.Mode != job.ModeCreateInExisting || r.Job.ResourceType != job.Network) || r.Mode == pipeline.Plan {
+	if r.Mode == pipeline.Plan {
 		return nil
 	}
 	ctx = lookup.With(ctx, r)
+	if isCluster(r.Job) && r.Job.Owns() {
+		if err := p.sweepLogs(ctx, r); err != nil {
+			return err
+		}
+	}
+	if !own && (r.Job.Mode != job.ModeCreateInExisting || r.Job.ResourceType != job.Network) {
+		return nil
+	}
 	spec, err := r.Job.Network()
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ func (p *Provider) subnet(r *pipeline.Run, key, vpcID, cidr, zone string) pipeli
 				return err
 			}},
 		}
+		s.Aspects = append(s.Aspects, p.subnetRole(r, key, x)...)
 		return s, nil
 	}
 	x := o.resource()
@@ -42,7 +43,7 @@ func (p *Provider) subnet(r *pipeline.Run, key, vpcID, cidr, zone string) pipeli
 	x.Create = func(ctx context.Context, _ string) (pipeline.Seen, error) {
 		out, err := p.ec2.CreateSubnet(ctx, &ec2.CreateSubnetInput{
 			VpcId: aws.String(vpcID), CidrBlock: aws.String(cidr), AvailabilityZone: aws.String(zone),
-			TagSpecifications: ec2Specs(tags(r, x.Key, x.Name), ec2types.ResourceTypeSubnet),
+			TagSpecifications: ec2Specs(subnetTags(r, x.Key, x.Name), ec2types.ResourceTypeSubnet),
 		})
 		if err != nil || out.Subnet == nil {
 			return pipeline.Seen{}, err
@@ -59,6 +60,40 @@ func (p *Provider) subnet(r *pipeline.Run, key, vpcID, cidr, zone string) pipeli
 		return p.interfaceBlockers(ctx, r, "the subnet", filter("subnet-id", id))
 	}
 	return x
+}
+
+// loadBalancerRole is the tag by which a cluster's controllers know which subnets
+// their load balancers go into ("Create load balancers in subnets"); "" for a subnet
+// that none goes into.
+func loadBalancerRole(j *job.Job, key string) string {
+	switch {
+	case !isCluster(j):
+	case strings.HasPrefix(key, job.TierPublic+"-"):
+		return "kubernetes.io/role/elb"
+	case strings.HasPrefix(key, job.TierPrivate+"-"):
+		return "kubernetes.io/role/internal-elb"
+	}
+	return ""
+}
+
+func subnetTags(r *pipeline.Run, key, name string) map[string]string {
+	out := tags(r, key, name)
+	if role := loadBalancerRole(r.Job, key); role != "" {
+		out[role] = "1"
+	}
+	return out
+}
+
+// subnetRole wants the tag on a cluster's subnet.
+func (p *Provider) subnetRole(r *pipeline.Run, key string, x ec2types.Subnet) []pipeline.Aspect {
+	role := loadBalancerRole(r.Job, key)
+	if role == "" || r.Down {
+		return nil
+	}
+	return []pipeline.Aspect{{Name: "tag " + role, Wanted: "1", Seen: or(tagMap(x.Tags)[role], "none"), Set: func(ctx context.Context) error {
+		_, err := p.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{aws.ToString(x.SubnetId)}, Tags: []ec2types.Tag{{Key: aws.String(role), Value: aws.String("1")}}})
+		return err
+	}}}
 }
 
 // address is the elastic IP of a NAT gateway.

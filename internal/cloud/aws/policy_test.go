@@ -18,7 +18,8 @@ import (
 // iamPrefix is how IAM calls the service behind each client of a Provider.
 var iamPrefix = map[string]string{
 	"ec2": "ec2", "iam": "iam", "sts": "sts", "ssm": "ssm", "quotas": "servicequotas", "r53": "route53",
-	"acm": "acm", "asg": "autoscaling", "elb": "elasticloadbalancing", "logs": "logs", "s3": "s3",
+	"acm": "acm", "asg": "autoscaling", "elb": "elasticloadbalancing", "clb": "elasticloadbalancing", "logs": "logs", "s3": "s3",
+	"eks": "eks", "kms": "kms",
 }
 
 // called is how IAM calls an operation of S3 where it does so by another name
@@ -42,6 +43,11 @@ var implied = map[string][]string{
 	"logs:CreateLogGroup":                     {"logs:TagResource"},
 	"s3:CreateBucket":                         {"s3:TagResource"},
 	"iam:CreateRole":                          {"iam:TagRole"},
+	"iam:CreateOpenIDConnectProvider":         {"iam:TagOpenIDConnectProvider"},
+	"eks:CreateCluster":                       {"eks:TagResource", "iam:PassRole", "kms:CreateGrant"}, // the control plane's role; EKS uses the key by a grant
+	"eks:CreateAddon":                         {"eks:CreatePodIdentityAssociation", "iam:GetRole", "iam:PassRole"},
+	"eks:UpdateAddon":                         {"eks:UpdatePodIdentityAssociation"},
+	"kms:CreateKey":                           {"kms:TagResource"},
 	"iam:CreateInstanceProfile":               {"iam:TagInstanceProfile"},
 }
 

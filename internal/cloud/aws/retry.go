@@ -86,6 +86,8 @@ var perSecond = map[string]struct {
 	"Route 53":                  {4, 5},
 	"Elastic Load Balancing v2": {10, 30},
 	"Auto Scaling":              {10, 30},
+	"EKS":                       {8, 30},
+	"KMS":                       {10, 20},
 	"Service Quotas":            {8, 16},
 	"ACM":                       {5, 10},
 }

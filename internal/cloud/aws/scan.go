@@ -29,7 +29,7 @@ const kindVolume = "ec2:volume"
 func (p *Provider) Scan(ctx context.Context, owner string) ([]cloud.Leftover, error) {
 	ctx = lookup.For(ctx, owner)
 	s := &scan{p: p, owner: owner}
-	err := pipeline.All(ctx, append(s.networkKinds(),
+	err := pipeline.All(ctx, append(append(s.networkKinds(), s.clusterKinds()...),
 		sweep(s, p.vpcs(), func(x ec2types.Vpc) (string, bool) { return nameTag(x.Tags), true }),
 		sweep(s, p.subnets(), func(x ec2types.Subnet) (string, bool) { return nameTag(x.Tags), true }),
 		sweep(s, p.internetGateways(), func(x ec2types.InternetGateway) (string, bool) { return nameTag(x.Tags), true }),
@@ -125,16 +125,20 @@ func (s *scan) scalingGroups(ctx context.Context) error {
 	return s.readable(ctx, kindScalingGroup, err)
 }
 
-// loadBalancers goes through all of the region's: they can only be told apart
+// allBalancers are all of the region's load balancers: they can only be told apart
 // by reading their tags.
-func (s *scan) loadBalancers(ctx context.Context) error {
-	all, err := lookup.Pages(ctx, func(ctx context.Context, token *string) ([]elbtypes.LoadBalancer, *string, error) {
-		out, err := s.p.elb.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{Marker: token})
+func (p *Provider) allBalancers(ctx context.Context) ([]elbtypes.LoadBalancer, error) {
+	return lookup.Pages(ctx, func(ctx context.Context, token *string) ([]elbtypes.LoadBalancer, *string, error) {
+		out, err := p.elb.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{Marker: token})
 		if err != nil {
 			return nil, nil, err
 		}
 		return out.LoadBalancers, out.NextMarker, nil
 	})
+}
+
+func (s *scan) loadBalancers(ctx context.Context) error {
+	all, err := s.p.allBalancers(ctx)
 	if err != nil {
 		return s.readable(ctx, kindLoadBalancer, err)
 	}
@@ -145,14 +149,18 @@ func (s *scan) loadBalancers(ctx context.Context) error {
 	return s.byTags(ctx, kindLoadBalancer, names)
 }
 
-func (s *scan) targetGroups(ctx context.Context) error {
-	all, err := lookup.Pages(ctx, func(ctx context.Context, token *string) ([]elbtypes.TargetGroup, *string, error) {
-		out, err := s.p.elb.DescribeTargetGroups(ctx, &elb.DescribeTargetGroupsInput{Marker: token})
+func (p *Provider) allTargetGroups(ctx context.Context) ([]elbtypes.TargetGroup, error) {
+	return lookup.Pages(ctx, func(ctx context.Context, token *string) ([]elbtypes.TargetGroup, *string, error) {
+		out, err := p.elb.DescribeTargetGroups(ctx, &elb.DescribeTargetGroupsInput{Marker: token})
 		if err != nil {
 			return nil, nil, err
 		}
 		return out.TargetGroups, out.NextMarker, nil
 	})
+}
+
+func (s *scan) targetGroups(ctx context.Context) error {
+	all, err := s.p.allTargetGroups(ctx)
 	if err != nil {
 		return s.readable(ctx, kindTargetGroup, err)
 	}

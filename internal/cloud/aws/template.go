@@ -161,12 +161,16 @@ func (p *Provider) launchTemplates() lookup.Kind[ec2types.LaunchTemplate] {
 		func(x ec2types.LaunchTemplate) []ec2types.Tag { return x.Tags })
 }
 
-// launchTemplateResource is the job's launch template; data is only needed to
-// make it and to compare it.
+// launchTemplateResource is the launch template of the job's VMs.
 func (p *Provider) launchTemplateResource(r *pipeline.Run, data *ec2types.RequestLaunchTemplateData) pipeline.Resource {
-	templateName := name(r, "vm", 125)
+	return p.launchTemplateOf(r, "vm", name(r, "vm", 125), data)
+}
+
+// launchTemplateOf is a launch template; data is only needed to make it and to
+// compare it.
+func (p *Provider) launchTemplateOf(r *pipeline.Run, key, templateName string, data *ec2types.RequestLaunchTemplateData) pipeline.Resource {
 	x := object[ec2types.LaunchTemplate]{
-		kind: p.launchTemplates(), key: "vm", name: templateName,
+		kind: p.launchTemplates(), key: key, name: templateName,
 		see: func(ctx context.Context, t ec2types.LaunchTemplate) (pipeline.Seen, error) {
 			if r.Down || data == nil {
 				return pipeline.Seen{Status: pipeline.Ready}, nil
@@ -175,7 +179,7 @@ func (p *Provider) launchTemplateResource(r *pipeline.Run, data *ec2types.Reques
 			return pipeline.Seen{Status: pipeline.Ready, Aspects: aspects}, err
 		},
 	}.resource()
-	marks := tags(r, "vm", templateName)
+	marks := tags(r, key, templateName)
 	x.Args = struct {
 		Name string
 		Tags map[string]string
@@ -361,39 +365,4 @@ func carries(have *ec2types.ResponseLaunchTemplateData, aspect string) bool {
 		return len(have.NetworkInterfaces) > 0
 	}
 	return true
-}
-
-func metadataText(tokens string, hops int32) string {
-	return fmt.Sprintf("tokens %s, hop limit %d", tokens, hops)
-}
-
-func diskText(t ec2types.VolumeType, size *int32, encrypted, gone *bool) string {
-	text := fmt.Sprintf("%s %d GiB", t, aws.ToInt32(size))
-	if aws.ToBool(encrypted) {
-		text += ", encrypted"
-	}
-	if aws.ToBool(gone) {
-		text += ", deleted with the VM"
-	}
-	return text
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
-}
-
-// digest tells two user data apart without showing them.
-func digest(encoded *string) string {
-	raw, err := base64.StdEncoding.DecodeString(aws.ToString(encoded))
-	if err != nil {
-		raw = []byte(aws.ToString(encoded))
-	}
-	if len(raw) == 0 {
-		return "none"
-	}
-	sum := sha256.Sum256(raw)
-	return "sha256 " + hex.EncodeToString(sum[:6])
 }

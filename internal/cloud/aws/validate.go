@@ -32,7 +32,7 @@ type checker struct {
 func (p *Provider) Check(ctx context.Context, r *pipeline.Run) ([]cloud.Check, error) {
 	ctx = lookup.With(ctx, r)
 	c := &checker{Provider: p, r: r, ic: &r.Job.Config.InfraConfig}
-	if r.Job.ResourceType != job.Network {
+	if r.Job.ResourceType == job.VM {
 		var err error
 		if c.spec, err = r.Job.VMSpec(); err != nil {
 			return []cloud.Check{fails("request", "config.spec", err.Error(), "Put the request right.")}, nil
@@ -46,6 +46,10 @@ func (p *Provider) Check(ctx context.Context, r *pipeline.Run) ([]cloud.Check, e
 		return []cloud.Check{account}, nil
 	}
 	out := []cloud.Check{account}
+	if isCluster(r.Job) {
+		more, err := c.clusterJob(ctx)
+		return append(out, more...), plain(err)
+	}
 	if r.Job.ResourceType == job.Network {
 		ask := c.networkJob
 		if r.Job.Mode == job.ModeAdopt {
@@ -135,7 +139,7 @@ func (c *checker) names() cloud.Check {
 	for _, n := range []struct {
 		use string
 		max int
-	}{{"vm", 64}, {"", 32}, {"lb", 32}, {"tg", 32}, {"lt", 128}, {"asg", 255}, {"sg", 255}, {"flow", 64}, {"logs", 63}} {
+	}{{"vm", 64}, {"", 32}, {"lb", 32}, {"tg", 32}, {"lt", 128}, {"asg", 255}, {"sg", 255}, {"flow", 64}, {"logs", 63}, {"", 63}, {"eks", 64}, {"node", 64}, {"cni", 64}, {"ebs", 64}} {
 		got := c.r.Job.ResourceName(n.use, n.max)
 		if len(got) > n.max || got == "" || strings.HasPrefix(got, "-") || strings.HasSuffix(got, "-") || strings.HasPrefix(got, "internal-") {
 			return fails(check, "name", fmt.Sprintf("the name %q for the job's %s is not one that AWS takes", got, n.use), "Give the job a shorter name of letters, digits and hyphens.")

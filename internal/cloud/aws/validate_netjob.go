@@ -175,7 +175,7 @@ func (c *checker) endpointsTaken(ctx context.Context) ([]cloud.Check, error) {
 	if len(services) == 0 {
 		return nil, nil
 	}
-	missing, err := c.missingEndpoints(ctx, c.ic.NetworkID)
+	missing, err := c.missingEndpoints(ctx, c.ic.NetworkID, managerServices)
 	if err != nil {
 		return nil, pipeline.Unless(err, pipeline.Denied)
 	}

@@ -139,21 +139,21 @@ func (c *checker) peerings(ctx context.Context) ([]ec2types.VpcPeeringConnection
 	}), err
 }
 
-// existingChecks checks the VPC and the subnets that the job names.
-func (c *checker) existingChecks(ctx context.Context) ([]cloud.Check, error) {
-	const check = "existing network"
+// named reads the VPC and the subnets that the job names, and says what is wrong
+// with the names: then the rest cannot be checked.
+func (c *checker) named(ctx context.Context) (existingNetwork, []cloud.Check, error) {
+	const check, field = "existing network", "config.spec.existing.subnetIds"
 	named := *c.spec.Existing
 	net, err := c.existing(ctx, named)
 	if f := asFatal(err); f != nil {
-		return []cloud.Check{fails(check, "config.spec.existing.networkId", f.Problem.Message, f.Problem.Hint)}, nil //nolint:nilerr // it is the check's outcome
+		return net, []cloud.Check{fails(check, "config.spec.existing.networkId", f.Problem.Message, f.Problem.Hint)}, nil //nolint:nilerr // it is the check's outcome
 	}
 	switch {
 	case pipeline.Is(err, pipeline.NotFound, pipeline.Invalid):
-		return []cloud.Check{fails(check, "config.spec.existing.networkId", fmt.Sprintf("VPC %s is not there in %s: %v", named.NetworkID, c.region, plain(err)), "Name a VPC of this account and region.")}, nil
+		return net, []cloud.Check{fails(check, "config.spec.existing.networkId", fmt.Sprintf("VPC %s is not there in %s: %v", named.NetworkID, c.region, plain(err)), "Name a VPC of this account and region.")}, nil
 	case err != nil:
-		return nil, err
+		return net, nil, err
 	}
-	const field = "config.spec.existing.subnetIds"
 	var out []cloud.Check
 	if len(net.missing) > 0 {
 		out = append(out, fails(check, field, "there is no subnet "+strings.Join(net.missing, ", ")+" in "+c.region, "Name subnets that exist."))
@@ -161,13 +161,21 @@ func (c *checker) existingChecks(ctx context.Context) ([]cloud.Check, error) {
 	if len(net.elsewhere) > 0 {
 		out = append(out, fails(check, field, strings.Join(net.elsewhere, ", ")+" belongs to another VPC than "+named.NetworkID, "Name subnets of one VPC."))
 	}
+	if _, private, _ := net.spread(); len(private) == 0 && len(out) == 0 {
+		out = append(out, fails(check, field, "none of the subnets is private: each has a default route to an internet gateway", "Name a subnet whose default route leads to a NAT gateway, for the VMs."))
+	}
+	return net, out, nil
+}
+
+// existingChecks checks the VPC and the subnets that the job names.
+func (c *checker) existingChecks(ctx context.Context) ([]cloud.Check, error) {
+	const check, field = "existing network", "config.spec.existing.subnetIds"
+	named := *c.spec.Existing
+	net, out, err := c.named(ctx)
+	if err != nil || len(out) > 0 {
+		return out, err
+	}
 	zones, private, public := net.spread()
-	if len(private) == 0 && len(out) == 0 {
-		return append(out, fails(check, field, "none of the subnets is private: each has a default route to an internet gateway", "Name a subnet whose default route leads to a NAT gateway, for the VMs.")), nil
-	}
-	if len(out) > 0 {
-		return out, nil
-	}
 	if lb := c.spec.LoadBalancer; lb != nil {
 		out = append(out, balancerSubnets(lb, zones, public)...)
 	}
@@ -229,7 +237,7 @@ func (c *checker) reach(ctx context.Context, net existingNetwork) ([]cloud.Check
 	if len(without) == 0 {
 		return out, nil
 	}
-	missing, err := c.missingEndpoints(ctx, deref(net.vpc.VpcId))
+	missing, err := c.missingEndpoints(ctx, deref(net.vpc.VpcId), managerServices)
 	switch {
 	case err != nil && stops(ctx, err):
 		return nil, err
@@ -255,13 +263,17 @@ func (p *Provider) endpointsBy(ctx context.Context, filters ...ec2types.Filter) 
 	})
 }
 
-func (c *checker) missingEndpoints(ctx context.Context, vpcID string) ([]string, error) {
+// managerServices are what the Systems Manager agent calls.
+var managerServices = []string{"ssm", "ssmmessages", "ec2messages"}
+
+// missingEndpoints are the services that a VPC has no endpoint for.
+func (c *checker) missingEndpoints(ctx context.Context, vpcID string, services []string) ([]string, error) {
 	all, err := c.endpointsBy(ctx, filter("vpc-id", vpcID))
 	if err != nil {
 		return nil, err
 	}
 	var missing []string
-	for _, want := range []string{"ssm", "ssmmessages", "ec2messages"} {
+	for _, want := range services {
 		if !slices.ContainsFunc(all, func(e ec2types.VpcEndpoint) bool {
 			return strings.HasSuffix(deref(e.ServiceName), "."+want) && strings.EqualFold(string(e.State), "available")
 		}) {

@@ -125,6 +125,7 @@ func (c *checker) availableZones(ctx context.Context) (zones []string, bad []clo
 		return z.State != "" && z.State != ec2types.AvailabilityZoneStateAvailable ||
 			deref(z.ZoneType) != "" && deref(z.ZoneType) != "availability-zone" ||
 			z.OptInStatus == ec2types.AvailabilityZoneOptInStatusNotOptedIn ||
+			isCluster(c.r.Job) && slices.Contains(noControlPlane, deref(z.ZoneId)) ||
 			deref(z.RegionName) != "" && deref(z.RegionName) != c.region
 	})
 	slices.SortFunc(all, func(a, b ec2types.AvailabilityZone) int {

@@ -21,6 +21,7 @@ type limit struct {
 	name, field   string
 	service, code string
 	want          int
+	most          int // what it may come to want later; 0: no more
 	used          func(context.Context) (int, error)
 	fix           string
 }
@@ -31,6 +32,15 @@ func (c *checker) quotas(ctx context.Context) ([]cloud.Check, error) {
 	if c.r.Mode == pipeline.Verify {
 		return nil, nil
 	}
+	limits := c.networkLimits()
+	if !c.vmsMade() {
+		limits = append(limits, c.vcpuLimit())
+	}
+	return c.compareAll(ctx, limits)
+}
+
+// networkLimits are the quotas that the job's own network draws on.
+func (c *checker) networkLimits() []limit {
 	var limits []limit
 	if c.r.Job.Mode == job.ModeCreate && !c.made(kindVPC, "vpc") {
 		limits = append(limits, limit{
@@ -48,9 +58,10 @@ func (c *checker) quotas(ctx context.Context) ([]cloud.Check, error) {
 			fix: "Ask AWS for more elastic IPs, release one, or use nat: single.",
 		})
 	}
-	if !c.vmsMade() {
-		limits = append(limits, c.vcpuLimit())
-	}
+	return limits
+}
+
+func (c *checker) compareAll(ctx context.Context, limits []limit) ([]cloud.Check, error) {
 	out := make([]cloud.Check, len(limits))
 	var parts []func(context.Context) error
 	for i, l := range limits {
@@ -97,7 +108,7 @@ func standard(instanceType string) bool {
 }
 
 func (c *checker) compare(ctx context.Context, l limit) (cloud.Check, error) {
-	if l.code == "" || l.want == 0 {
+	if l.code == "" || l.want+l.most == 0 {
 		return cloud.Check{Name: l.name, Status: cloud.CheckUnchecked, Field: l.field, Message: fmt.Sprintf("it is not known which quota %s draws on", c.ic.InstanceType)}, nil
 	}
 	quota, err := c.quota(ctx, l.service, l.code)
@@ -106,6 +117,9 @@ func (c *checker) compare(ctx context.Context, l limit) (cloud.Check, error) {
 		if used, err = l.used(ctx); err == nil {
 			if used+l.want > quota {
 				return fails(l.name, l.field, fmt.Sprintf("the %s in %s is %d, %d are in use, and the job wants %d more (%s %s)", l.name, c.region, quota, used, l.want, l.service, l.code), l.fix), nil
+			}
+			if used+l.most > quota {
+				return warns(l.name, l.field, fmt.Sprintf("the %s in %s is %d, %d are in use, and the job may come to want %d (%s %s)", l.name, c.region, quota, used, l.most, l.service, l.code), l.fix), nil
 			}
 			return passes(l.name, "%d of %d in use, %d wanted", used, quota, l.want), nil
 		}
@@ -149,12 +163,17 @@ func (c *checker) usedAddresses(ctx context.Context) (int, error) {
 }
 
 // usedVCPUs counts what runs on demand in the standard families.
-func (c *checker) usedVCPUs(ctx context.Context) (int, error) {
+func (c *checker) usedVCPUs(ctx context.Context) (int, error) { return c.runningVCPUs(ctx, false) }
+
+// usedSpotVCPUs counts what runs as spot capacity in the standard families.
+func (c *checker) usedSpotVCPUs(ctx context.Context) (int, error) { return c.runningVCPUs(ctx, true) }
+
+func (c *checker) runningVCPUs(ctx context.Context, spot bool) (int, error) {
 	all, err := ec2Page[instance](c.instancePage).all(ctx, filter("instance-state-name", "pending", "running"))
 	n := 0
 	for _, i := range all {
 		owner, _ := ec2Mark(i.Tags)
-		if owner == c.r.Job.ID || i.InstanceLifecycle == ec2types.InstanceLifecycleTypeSpot || !standard(string(i.InstanceType)) {
+		if owner == c.r.Job.ID || (i.InstanceLifecycle == ec2types.InstanceLifecycleTypeSpot) != spot || !standard(string(i.InstanceType)) {
 			continue
 		}
 		switch size, _, known := typeOf(string(i.InstanceType)); {
