@@ -254,6 +254,13 @@ type typeInfo struct {
 	Tpm          string   `ec2:"nitroTpmSupport"`
 }
 
+// interfaceLimits are how many network interfaces an instance of a size may have, and how many addresses each of those, as
+// most families have it ("Maximum IP addresses per network interface", Amazon EC2 user guide).
+var interfaceLimits = map[string][2]int{
+	"nano": {2, 2}, "micro": {2, 2}, "small": {3, 4}, "medium": {3, 6}, "large": {3, 10}, "xlarge": {4, 15}, "2xlarge": {4, 15}, "4xlarge": {8, 30}, "8xlarge": {8, 30},
+	"12xlarge": {8, 30}, "16xlarge": {15, 50},
+}
+
 func (t instanceType) info() typeInfo {
 	i := typeInfo{Name: t.name, Current: t.current, FreeTier: t.name == "t3.micro" || t.name == "t2.micro", UsageClasses: []string{"on-demand", "spot"},
 		RootTypes: []string{"ebs"}, Virtualizations: []string{"hvm"}, Hypervisor: "nitro", Burstable: t.burstable, Dedicated: !t.burstable,
@@ -272,7 +279,9 @@ func (t instanceType) info() typeInfo {
 	}
 	i.Memory.Size = t.memory
 	i.Ebs.Optimized, i.Ebs.Encryption, i.Ebs.Nvme = "default", "supported", "required"
-	i.Network.Performance, i.Network.Interfaces, i.Network.Cards, i.Network.IPv4, i.Network.IPv6, i.Network.IPv6OK, i.Network.Ena = "Up to 5 Gigabit", 3, 1, 6, 6, true, "required"
+	i.Network.Performance, i.Network.Cards, i.Network.IPv6OK, i.Network.Ena = "Up to 5 Gigabit", 1, true, "required"
+	net := interfaceLimits[t.name[strings.Index(t.name, ".")+1:]]
+	i.Network.Interfaces, i.Network.IPv4, i.Network.IPv6 = net[0], net[1], net[1]
 	i.Placement.Strategies = []string{"partition", "spread"}
 	if !t.burstable {
 		i.Placement.Strategies = []string{"cluster", "partition", "spread"}

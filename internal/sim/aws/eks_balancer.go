@@ -41,6 +41,9 @@ func (e *eksCloud) balancer(k *EKSCluster, svc sim.KubeService) *LoadBalancer {
 
 // EnsureLoadBalancer implements sim.KubeCloud: a network load balancer and a security group of its own.
 func (e *eksCloud) EnsureLoadBalancer(_ context.Context, svc sim.KubeService) (hostname, ip string, err error) {
+	if svc.Class != "" {
+		return "", "", nil // another controller's
+	}
 	err = e.locked(func(k *EKSCluster) error {
 		if !e.service.cloud.platform.iam.permits(k.Account, k.RoleARN, "elasticloadbalancing:CreateLoadBalancer") {
 			return fmt.Errorf("AccessDenied: the cluster role %s may not create load balancers", k.RoleARN)

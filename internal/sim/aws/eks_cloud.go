@@ -40,6 +40,9 @@ func (k *EKSCluster) ownerTag() Tag { return Tag{"kubernetes.io/cluster/" + k.Na
 // EnsureDisk implements sim.KubeCloud: a volume of EBS, by the add-on's driver, which must be there and be permitted to.
 func (e *eksCloud) EnsureDisk(_ context.Context, v sim.KubeVolume) (handle string, err error) {
 	err = e.locked(func(k *EKSCluster) error {
+		if p := v.Provisioner; p != "" && p != "ebs.csi.aws.com" && p != "kubernetes.io/aws-ebs" {
+			return nil // another driver's
+		}
 		if err := e.driver(k, "ec2:CreateVolume"); err != nil {
 			return err
 		}

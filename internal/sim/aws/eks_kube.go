@@ -27,7 +27,7 @@ type kubeBridge struct {
 }
 
 // openCluster is a cluster as its API server knows it.
-type openCluster struct{ id, version, address, nodes string }
+type openCluster struct{ id, version, address, objects, nodes string }
 
 // pollTime is how often, in real time, the bridge looks for what changed without a request to EKS: nodes that went, a clock
 // that was moved.
@@ -36,6 +36,7 @@ const pollTime = 300 * time.Millisecond
 // wantedCluster is a cluster that should have an API server.
 type wantedCluster struct {
 	arn, id, version, address string
+	objects                   []sim.KubeObject
 	nodes                     []sim.KubeNode
 }
 
@@ -77,7 +78,7 @@ func (b *kubeBridge) wanted() []wantedCluster {
 		if k.Status == "FAILED" {
 			continue
 		}
-		out = append(out, wantedCluster{k.ARN, k.ID, k.Version, k.Endpoint, s.kubeNodes(k)})
+		out = append(out, wantedCluster{k.ARN, k.ID, k.Version, k.Endpoint, k.kubeObjects(), s.kubeNodes(k)})
 	}
 	return out
 }
@@ -89,22 +90,32 @@ func (b *kubeBridge) adjust(kube sim.Kubernetes, w wantedCluster) {
 		kube.Close(w.arn)
 		o = nil
 	}
-	if o == nil || o.version != w.version {
-		end := kube.Open(b.service.kubeCluster(w.arn, w.id, w.version))
-		o = &openCluster{id: w.id, version: w.version, address: end.Address}
-		b.open[w.arn] = o
+	if objects := asText(w.objects); o == nil || o.version != w.version || o.objects != objects {
+		c := b.service.kubeCluster(w.arn, w.id, w.version)
+		c.Objects = w.objects
+		end := kube.Open(c)
+		if o == nil {
+			o = &openCluster{id: w.id}
+			b.open[w.arn] = o
+		}
+		o.version, o.address, o.objects = w.version, end.Address, objects
 		b.note(w, end)
 	} else if w.address != "https://"+o.address {
 		b.note(w, sim.KubeEndpoint{Address: o.address, CA: kube.CA()}) // a swallowed or restored state has lost it
 	}
-	text, err := json.Marshal(w.nodes)
-	if err != nil {
-		panic(err) // plain data
-	}
-	if o.nodes != string(text) {
-		o.nodes = string(text)
+	if nodes := asText(w.nodes); o.nodes != nodes {
+		o.nodes = nodes
 		kube.SetNodes(w.arn, w.nodes)
 	}
+}
+
+// asText is data in a form that can be compared.
+func asText(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // plain data of this package
+	}
+	return string(b)
 }
 
 // note writes down where a cluster answers.
@@ -156,7 +167,7 @@ func (s *eksService) kubeCluster(arn, id, version string) sim.KubeCluster {
 	}
 }
 
-// kubeNodes are the nodes of a cluster: the instances of its node groups that have joined and are ready.
+// kubeNodes are the nodes of a cluster: the instances of its node groups that have joined.
 func (s *eksService) kubeNodes(k *EKSCluster) []sim.KubeNode {
 	out := []sim.KubeNode{}
 	sc := s.cloud.ec2.in(k.scope())
@@ -164,10 +175,12 @@ func (s *eksService) kubeNodes(k *EKSCluster) []sim.KubeNode {
 		n := k.Nodegroups[name]
 		for _, id := range sortedKeys(n.Nodes) {
 			i := sc.Instances[id]
-			if i == nil || !n.Nodes[id].Ready || i.Status.Name != "running" {
+			if i == nil || n.Nodes[id].Registered.IsZero() || i.Status.Name != "running" {
 				continue
 			}
-			out = append(out, n.kubeNode(k, i))
+			node := n.kubeNode(k, i)
+			node.NotReady = !n.Nodes[id].Ready
+			out = append(out, node)
 		}
 	}
 	return out
@@ -178,7 +191,9 @@ func (n *EKSNodegroup) kubeNode(k *EKSCluster, i *Instance) sim.KubeNode {
 	if i.Architecture == "arm64" {
 		arch = "arm64"
 	}
-	node := sim.KubeNode{Name: i.PrivateDNSName, Zone: i.Placement.Zone, Region: k.Region, Arch: arch, Type: i.InstanceType, ProviderID: "aws:///" + i.Placement.Zone + "/" + i.InstanceID,
+	kind := instanceTypes[i.InstanceType]
+	version, _ := findVersion(n.Version)
+	node := sim.KubeNode{Name: i.PrivateDNSName, IP: i.PrivateIP, CPUs: kind.vcpus, MemoryMiB: kind.memory, Pods: maxPods(kind), Kubelet: "v" + version.Patch + "-eks-" + strings.ToLower(k.ID[:7]), Zone: i.Placement.Zone, Region: k.Region, Arch: arch, Type: i.InstanceType, ProviderID: "aws:///" + i.Placement.Zone + "/" + i.InstanceID,
 		Labels: map[string]string{"eks.amazonaws.com/nodegroup": n.Name, "eks.amazonaws.com/capacityType": n.Capacity, "eks.amazonaws.com/nodegroup-image": i.ImageID,
 			"topology.k8s.aws/zone-id": i.Placement.ZoneID, "k8s.io/cloud-provider-aws": strings.ToLower(k.ID)}}
 	for key, value := range n.Labels {
@@ -189,6 +204,12 @@ func (n *EKSNodegroup) kubeNode(k *EKSCluster, i *Instance) sim.KubeNode {
 		node.Taints = append(node.Taints, sim.KubeTaint{Key: t.Key, Value: t.Value, Effect: effect})
 	}
 	return node
+}
+
+// maxPods is how many pods an instance has addresses for ("Choose an optimal Amazon EC2 node instance type").
+func maxPods(t instanceType) int {
+	net := t.info().Network
+	return min(net.Interfaces*(net.IPv4-1)+2, 110)
 }
 
 // placeholderCA is the certificate authority of clusters without an API server: well-formed, and of nobody.

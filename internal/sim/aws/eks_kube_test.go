@@ -26,22 +26,21 @@ import (
 
 // noteKube is a sim.Kubernetes that only notes what it is told.
 type noteKube struct {
-	mu     sync.Mutex
-	open   map[string]sim.KubeCluster
-	nodes  map[string][]sim.KubeNode
-	opened int
+	mu      sync.Mutex
+	open    map[string]sim.KubeCluster
+	nodes   map[string][]sim.KubeNode
+	address string
 }
 
 func newNoteKube() *noteKube {
-	return &noteKube{open: map[string]sim.KubeCluster{}, nodes: map[string][]sim.KubeNode{}}
+	return &noteKube{address: "127.0.0.1:6443", open: map[string]sim.KubeCluster{}, nodes: map[string][]sim.KubeNode{}}
 }
 
 func (k *noteKube) Open(c sim.KubeCluster) sim.KubeEndpoint {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.open[c.ID] = c
-	k.opened++
-	return sim.KubeEndpoint{Address: "127.0.0.1:6443", CA: k.CA()}
+	return sim.KubeEndpoint{Address: k.address, CA: k.CA()}
 }
 
 func (k *noteKube) SetNodes(id string, nodes []sim.KubeNode) {
@@ -132,9 +131,12 @@ func TestEndpointAndNodes(t *testing.T) {
 		t.Fatalf("%d nodes", len(nodes))
 	}
 	n := nodes[0]
-	if !strings.HasPrefix(n.Name, "ip-10-20-") || !strings.HasSuffix(n.Name, ".ec2.internal") || n.Arch != "amd64" || n.Type != "m6i.large" || n.Labels["eks.amazonaws.com/nodegroup"] != "workers" ||
+	if !strings.HasPrefix(n.Name, "ip-10-20-") || !strings.HasSuffix(n.Name, ".ec2.internal") || n.Arch != "amd64" || n.Pods != 29 || n.CPUs != 2 || n.NotReady || !strings.HasPrefix(n.Kubelet, "v1.35.5-eks-") || n.Type != "m6i.large" || n.Labels["eks.amazonaws.com/nodegroup"] != "workers" ||
 		n.Labels["eks.amazonaws.com/capacityType"] != "ON_DEMAND" || n.Labels["pool"] != "workers" || len(n.Taints) != 1 || n.Taints[0].Effect != "NoSchedule" || !strings.HasPrefix(n.ProviderID, "aws:///us-east-1") {
 		t.Errorf("node %+v", n)
+	}
+	if objects := kube.cluster(t, *k.Arn).Objects; len(objects) != 5 || !strings.Contains(string(objects[0].JSON), `"name":"gp2"`) {
+		t.Errorf("%d objects", len(objects))
 	}
 	ids := y.instanceIDs(t, "workers")
 	must(y.ec2.TerminateInstances(y.ctx(), &ec2.TerminateInstancesInput{InstanceIds: ids[:1]}))(t)
@@ -145,6 +147,38 @@ func TestEndpointAndNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the endpoint closes", func() bool { kube.mu.Lock(); defer kube.mu.Unlock(); return len(kube.open) == 0 })
+}
+
+// TestRestart: after a restart the clusters that there are get API servers again, at other addresses.
+func TestRestart(t *testing.T) {
+	dir := t.TempDir()
+	y := newYardWith(t, immediate, Options{Kubernetes: newNoteKube()})
+	stop, err := y.w.Persist(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := y.cluster(t, "prod")
+	y.addons(t, "prod")
+	y.pool(t, "prod", "workers")
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	kube := newNoteKube()
+	kube.address = "127.0.0.1:7443"
+	r := newRigWith(t, immediate, Options{Kubernetes: kube})
+	if stop, err = r.w.Persist(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	again := must(eks.NewFromConfig(r.cfg).DescribeCluster(r.ctx(), &eks.DescribeClusterInput{Name: awssdk.String("prod")}))(t).Cluster
+	if *again.Endpoint != "https://127.0.0.1:7443" || again.Status != types.ClusterStatusActive {
+		t.Errorf("endpoint %s, status %s", *again.Endpoint, again.Status)
+	}
+	if nodes := kube.nodesOf(*k.Arn); len(nodes) != 2 {
+		t.Errorf("%d nodes", len(nodes))
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestTokens(t *testing.T) {

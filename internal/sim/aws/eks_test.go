@@ -64,6 +64,7 @@ func (y *yard) layVPC(t *testing.T) {
 			y.private = append(y.private, id)
 		}
 	}
+	y.w.Step(10 * time.Second) // all of it is visible by now
 	for role, subnets := range map[string][]string{"kubernetes.io/role/elb": y.public, "kubernetes.io/role/internal-elb": y.private} {
 		must(y.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: subnets, Tags: []ec2types.Tag{{Key: &role, Value: awssdk.String("1")}}}))(t)
 	}
