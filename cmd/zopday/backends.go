@@ -38,6 +38,14 @@ func serve(ctx context.Context, o cli.ServeOptions) (cli.Server, error) {
 	if c.Gates, err = job.ParseGates(o.FeatureGates); err != nil {
 		return nil, err
 	}
+	if c.Reach, err = job.ParseReach(o.Reach); err != nil {
+		return nil, err
+	}
+	if c.ChartMirror = o.ChartMirror; o.Catalogue != "" {
+		if c.Catalogue, err = os.ReadFile(o.Catalogue); err != nil {
+			return nil, fmt.Errorf("catalogue: %w", err)
+		}
+	}
 	for _, e := range o.Clouds {
 		if err := useSimulated(&c, e); err != nil {
 			return nil, err
@@ -63,7 +71,11 @@ func useSimulated(c *server.Config, e cli.CloudEndpoint) error {
 			Others: []aws.Account{{Name: "partner", AccessKey: simPartnerKey, SecretKey: simSecretKey}},
 		}
 	case job.GCP:
-		c.GCP = &server.GCP{Endpoint: e.URL, Project: e.Account, Token: env["ZOPDAY_GCP_ACCESS_TOKEN"]}
+		roots, err := os.ReadFile(env["ZOPDAY_GCP_CA_FILE"])
+		if err != nil {
+			return fmt.Errorf("certificate of the simulated clusters: %w", err)
+		}
+		c.GCP = &server.GCP{Endpoint: e.URL, Project: e.Account, Token: env["ZOPDAY_GCP_ACCESS_TOKEN"], Roots: roots}
 	case job.Azure:
 		ca, err := os.ReadFile(env["ZOPDAY_AZURE_CA_FILE"])
 		if err != nil {

@@ -19,7 +19,9 @@ import (
 	"github.com/zopday/provisioner/internal/sim"
 	simaws "github.com/zopday/provisioner/internal/sim/aws"
 	simazure "github.com/zopday/provisioner/internal/sim/azure"
+	"github.com/zopday/provisioner/internal/sim/charts"
 	simgcp "github.com/zopday/provisioner/internal/sim/gcp"
+	simkube "github.com/zopday/provisioner/internal/sim/kube"
 )
 
 // The credentials that are handed out for the simulated clouds, each for the
@@ -37,6 +39,8 @@ type simulation struct {
 	clouds  []cli.CloudEndpoint
 	control string
 	servers []*http.Server
+	kube    *simkube.Kube
+	charts  string       // address of the stand-in charts
 	temp    string       // directory of what lives as long as the simulation; "" for none
 	save    func() error // ends the keeping on disk, after a last save; nil: in memory
 }
@@ -50,7 +54,12 @@ func simulate(ctx context.Context, o cli.SimOptions) (cli.Simulation, error) {
 }
 
 func (s *simulation) serve(ctx context.Context, o cli.SimOptions) error {
-	aws, gcp, azure := simaws.New(s.world, simaws.Options{}), simgcp.New(s.world, simgcp.Options{}), simazure.New(s.world, simazure.Options{})
+	if err := s.kubernetes(o); err != nil {
+		return err
+	}
+	aws := simaws.New(s.world, simaws.Options{Kubernetes: s.kube})
+	gcp := simgcp.New(s.world, simgcp.Options{Kubernetes: s.kube})
+	azure := simazure.New(s.world, simazure.Options{Kubernetes: s.kube})
 	if o.State != "" {
 		// Kept up to Close, which comes after the end of ctx.
 		save, err := s.world.Persist(context.WithoutCancel(ctx), o.State)
@@ -59,9 +68,17 @@ func (s *simulation) serve(ctx context.Context, o cli.SimOptions) error {
 		}
 		s.save = save
 	}
-	caFile, secure, err := s.certificate(o.State)
+	dir, err := s.directory(o.State)
 	if err != nil {
 		return err
+	}
+	cert, err := simazure.KeepCertificate(dir)
+	if err != nil {
+		return err
+	}
+	kubeCA := filepath.Join(dir, "kubernetes-ca.pem")
+	if err := os.WriteFile(kubeCA, s.kube.CA(), 0o600); err != nil {
+		return fmt.Errorf("certificate of the simulated clusters: %w", err)
 	}
 	for _, c := range []struct {
 		listener
@@ -69,8 +86,8 @@ func (s *simulation) serve(ctx context.Context, o cli.SimOptions) error {
 		cli.CloudEndpoint
 	}{
 		{listener{"the simulated AWS", o.AWS, aws, nil}, awsEnv, cli.CloudEndpoint{Provider: "aws", Title: "AWS", Account: simaws.DefaultKeys()[simAccessKey]}},
-		{listener{"the simulated Google Cloud", o.GCP, gcp, nil}, gcpEnv, cli.CloudEndpoint{Provider: "gcp", Title: "Google Cloud", Account: simgcp.DefaultProjects()[0].ID}},
-		{listener{"the simulated Azure", o.Azure, azure, secure}, azureEnv(caFile), cli.CloudEndpoint{Provider: "azure", Title: "Azure", Account: simazure.DefaultSubscription}},
+		{listener{"the simulated Google Cloud", o.GCP, gcp, nil}, gcpEnv(kubeCA), cli.CloudEndpoint{Provider: "gcp", Title: "Google Cloud", Account: simgcp.DefaultProjects()[0].ID}},
+		{listener{"the simulated Azure", o.Azure, azure, cert.Config}, azureEnv(filepath.Join(dir, simazure.CAFile)), cli.CloudEndpoint{Provider: "azure", Title: "Azure", Account: simazure.DefaultSubscription}},
 	} {
 		if c.URL, err = s.listen(ctx, c.listener); err != nil {
 			return err
@@ -78,7 +95,25 @@ func (s *simulation) serve(ctx context.Context, o cli.SimOptions) error {
 		c.Env = c.env(c.URL)
 		s.clouds = append(s.clouds, c.CloudEndpoint)
 	}
+	if s.charts, err = s.listen(ctx, listener{"the stand-in charts", o.Charts, charts.New(charts.StandIns()...), nil}); err != nil {
+		return err
+	}
 	s.control, err = s.listen(ctx, listener{"the control API", o.Control, s.world.Control(), nil})
+	return err
+}
+
+// kubernetes prepares the API servers of the simulated clusters; without its
+// binary, or without o.Kube, they answer that there are none.
+func (s *simulation) kubernetes(o cli.SimOptions) error {
+	opt := simkube.Options{StateDir: o.State}
+	if o.Kube {
+		var err error
+		if opt.Binary, err = simkube.Binary(); err != nil {
+			return err
+		}
+	}
+	var err error
+	s.kube, err = simkube.New(opt)
 	return err
 }
 
@@ -86,8 +121,13 @@ func awsEnv(url string) []cli.EnvVar {
 	return []cli.EnvVar{{Name: "AWS_ENDPOINT_URL", Value: url}, {Name: "AWS_ACCESS_KEY_ID", Value: simAccessKey}, {Name: "AWS_SECRET_ACCESS_KEY", Value: simSecretKey}}
 }
 
-func gcpEnv(url string) []cli.EnvVar {
-	return []cli.EnvVar{{Name: "ZOPDAY_GCP_ENDPOINT", Value: url}, {Name: "GOOGLE_CLOUD_PROJECT", Value: simgcp.DefaultProjects()[0].ID}, {Name: "ZOPDAY_GCP_ACCESS_TOKEN", Value: simToken}}
+func gcpEnv(kubeCA string) func(url string) []cli.EnvVar {
+	return func(url string) []cli.EnvVar {
+		return []cli.EnvVar{
+			{Name: "ZOPDAY_GCP_ENDPOINT", Value: url}, {Name: "GOOGLE_CLOUD_PROJECT", Value: simgcp.DefaultProjects()[0].ID},
+			{Name: "ZOPDAY_GCP_ACCESS_TOKEN", Value: simToken}, {Name: "ZOPDAY_GCP_CA_FILE", Value: kubeCA},
+		}
+	}
 }
 
 func azureEnv(caFile string) func(url string) []cli.EnvVar {
@@ -100,21 +140,17 @@ func azureEnv(caFile string) func(url string) []cli.EnvVar {
 	}
 }
 
-// certificate is what the simulated Azure is served with, and the file with its
-// root: in the directory of the state, or in one that goes with the simulation.
-func (s *simulation) certificate(state string) (caFile string, secure *tls.Config, err error) {
-	dir := state
-	if dir == "" {
-		if s.temp, err = os.MkdirTemp("", "zopday-sim-"); err != nil {
-			return "", nil, fmt.Errorf("certificate of the simulated Azure: %w", err)
-		}
-		dir = s.temp
+// directory is where the simulation keeps its certificates: with the state, or in
+// one that goes with the simulation.
+func (s *simulation) directory(state string) (string, error) {
+	if state != "" {
+		return state, nil
 	}
-	cert, err := simazure.KeepCertificate(dir)
-	if err != nil {
-		return "", nil, err
+	var err error
+	if s.temp, err = os.MkdirTemp("", "zopday-sim-"); err != nil {
+		return "", fmt.Errorf("certificates of the simulation: %w", err)
 	}
-	return filepath.Join(dir, simazure.CAFile), cert.Config, nil
+	return s.temp, nil
 }
 
 // A listener is one server of the simulation; an address may be a bare port.
@@ -145,6 +181,10 @@ func (s *simulation) listen(ctx context.Context, l listener) (url string, err er
 
 func (s *simulation) ControlURL() string          { return s.control }
 func (s *simulation) Clouds() []cli.CloudEndpoint { return s.clouds }
+func (s *simulation) ChartMirror() string         { return s.charts }
+
+// Reach is where the simulated internet sees the product stand.
+func (s *simulation) Reach() string { return "public:203.0.113.7/32" }
 
 func (s *simulation) Call(cloud, service, operation, account, region string, params map[string]any) (json.RawMessage, error) {
 	if params == nil {
@@ -200,6 +240,9 @@ func (s *simulation) Close(ctx context.Context) error {
 		if err := srv.Shutdown(ctx); err != nil {
 			errs = append(errs, srv.Close())
 		}
+	}
+	if s.kube != nil {
+		s.kube.Shutdown()
 	}
 	if s.save != nil {
 		errs = append(errs, s.save())

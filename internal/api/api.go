@@ -106,6 +106,8 @@ func (s *server) routes() {
 	s.eventRoutes()
 	s.auditRoutes()
 	s.opsRoutes()
+	s.spaceRoutes()
+	s.componentRoutes()
 	s.docRoutes()
 }
 

@@ -68,7 +68,7 @@ func (s *server) jobRoutes() {
 		Summary:     "Create a job",
 		Description: "A draft, or queued at once with submit. Answers 201 for a new job and 200 for one that the idempotency key stands for already.",
 		Errors:      []int{409, 413, 415, 422},
-	}, []access.Policy{access.JobCreate}, func(ctx context.Context, in *createIn) (*jobOut, error) {
+	}, []access.Policy{access.JobCreate, access.ComponentInstall}, func(ctx context.Context, in *createIn) (*jobOut, error) {
 		var r provision.CreateRequest
 		if err := s.decode(ctx, access.JobCreate, "", in.RawBody, &r); err != nil {
 			return nil, err
@@ -85,6 +85,28 @@ func (s *server) jobRoutes() {
 		return out, nil
 	})
 	bodyOf[provision.CreateRequest](s, "/provisioning-jobs", http.MethodPost)
+	route(s, huma.Operation{
+		OperationID: "install-component", Method: http.MethodPost, Path: "/provisioning-jobs/install-component", Tags: []string{tagComponents}, DefaultStatus: http.StatusCreated,
+		Summary:     "Install a component onto a space",
+		Description: "Makes a component job and queues it. PATCH with componentOp upgrades it and rolls it back; DELETE uninstalls it.",
+		Errors:      []int{404, 409, 413, 415, 422, 503},
+	}, []access.Policy{access.ComponentInstall}, func(ctx context.Context, in *createIn) (*jobOut, error) {
+		var r provision.InstallRequest
+		if err := s.decode(ctx, access.ComponentInstall, "", in.RawBody, &r); err != nil {
+			return nil, err
+		}
+		v, created, err := s.Service.InstallComponent(ctx, r, in.Key)
+		if err != nil {
+			return nil, err
+		}
+		out := jobAnswer(http.StatusOK, v, nil)
+		if created {
+			out.Status = http.StatusCreated
+		}
+		out.Location = location(v)
+		return out, nil
+	})
+	bodyOf[provision.InstallRequest](s, "/provisioning-jobs/install-component", http.MethodPost)
 
 	route(s, huma.Operation{
 		OperationID: "get-job", Method: http.MethodGet, Path: "/provisioning-jobs/{id}", Tags: []string{tagJobs},
@@ -108,12 +130,12 @@ func (s *server) changeRoutes() {
 	}
 	route(s, huma.Operation{
 		OperationID: "patch-job", Method: http.MethodPatch, Path: "/provisioning-jobs/{id}", Tags: []string{tagJobs},
-		Summary: "Change a job: submit it, edit it, attach or detach a load balancer",
-		Description: `{"status":"queued"} submits a draft. {"vmOp":"attach_lb"} and {"vmOp":"detach_lb"} work on a finished VM job. ` +
+		Summary: "Change a job: submit it, edit it, attach or detach a load balancer, upgrade or roll back a component",
+		Description: `{"status":"queued"} submits a draft. {"vmOp":"attach_lb"} and {"vmOp":"detach_lb"} work on a finished VM job; {"componentOp":"upgrade"}, with config.spec.component, and {"componentOp":"rollback"} on a finished component job. ` +
 			"config.spec is a JSON Merge Patch: any field of a draft, the fields of a failed job that no finished step used, the load balancer's health check of a finished one. " +
 			"What the server did and you may not have meant is in meta.warnings.",
 		Errors: []int{404, 409, 412, 413, 415, 422},
-	}, []access.Policy{access.JobUpdate, access.VMOperate}, func(ctx context.Context, in *patchIn) (*jobOut, error) {
+	}, []access.Policy{access.JobUpdate, access.VMOperate, access.ComponentInstall}, func(ctx context.Context, in *patchIn) (*jobOut, error) {
 		var r provision.PatchRequest
 		if err := s.decode(ctx, access.JobUpdate, in.ID, in.RawBody, &r); err != nil {
 			return nil, err
@@ -131,7 +153,7 @@ func (s *server) endRoutes() {
 	type deleteIn struct {
 		JobID
 		IfMatch
-		Confirm string `query:"confirm" doc:"The job's name. Needed where a deletion protection that the job set is lifted: a VM job with a load balancer"`
+		Confirm string `query:"confirm" doc:"The job's name. Needed where a deletion protection that the job set is lifted: a VM job with a load balancer, a cluster"`
 	}
 	route(s, huma.Operation{
 		OperationID: "delete-job", Method: http.MethodDelete, Path: "/provisioning-jobs/{id}", Tags: []string{tagJobs}, DefaultStatus: http.StatusAccepted,
@@ -139,7 +161,7 @@ func (s *server) endRoutes() {
 		Description: "A job that never started is cancelled at once (200). Any other goes through a teardown (202) and ends cancelled only when nothing that it made is left. " +
 			"An adopt job only forgets what it points at.",
 		Errors: []int{404, 409, 412},
-	}, []access.Policy{access.JobDelete}, func(ctx context.Context, in *deleteIn) (*jobOut, error) {
+	}, []access.Policy{access.JobDelete, access.ComponentUninstall}, func(ctx context.Context, in *deleteIn) (*jobOut, error) {
 		v, done, err := s.Service.Delete(ctx, in.ID, in.Confirm, in.match())
 		if err != nil {
 			return nil, err
@@ -179,7 +201,7 @@ func (s *server) decode(ctx context.Context, policy access.Policy, resource stri
 func bodyOf[T any](s *server, path, method string) {
 	doc := s.api.OpenAPI()
 	item := doc.Paths[path]
-	op := map[string]*huma.Operation{http.MethodPost: item.Post, http.MethodPatch: item.Patch}[method]
+	op := map[string]*huma.Operation{http.MethodPost: item.Post, http.MethodPatch: item.Patch, http.MethodPut: item.Put}[method]
 	t := reflect.TypeFor[T]()
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/json": {Schema: doc.Components.Schemas.Schema(t, true, t.Name())},

@@ -146,7 +146,7 @@ func TestRefusedRequests(t *testing.T) {
 		says       string
 	}{
 		{"azure VMs are in preview", `{"resourceType":"vm","provider":"azure","name":"a","region":"westeurope","config":{"spec":{"pool":{}}}}`, 422, "invalid", []string{"provider"}, "preview"},
-		{"a family of a later version", `{"resourceType":"cluster","provider":"aws","name":"a","region":"us-east-1","config":{"spec":{"nodes":3}}}`, 422, "invalid", []string{"resourceType"}, "cluster"},
+		{"a family of a later version", `{"resourceType":"datastore","provider":"aws","name":"a","region":"us-east-1","config":{"spec":{"nodes":3}}}`, 422, "invalid", []string{"resourceType"}, "datastore"},
 		{"everything wrong at once", `{"resourceType":"vm","provider":"aws","name":"Bad Name","region":"us-east-1","nme":1,"config":{"spec":{"pool":{"coutn":2,"diskGiB":"x"}}}}`, 422, "invalid",
 			[]string{"nme", "config.spec.pool.coutn", "config.spec.pool.diskGiB"}, "3 fields"},
 		{"all values wrong", `{"resourceType":"vm","provider":"aws","name":"Bad Name","region":"us-east-1","config":{"spec":{"pool":{"count":1000,"diskGiB":1}}}}`, 422, "invalid",

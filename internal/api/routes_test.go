@@ -39,24 +39,39 @@ func (r *rig) operations() map[string][]string {
 
 // wantPolicies is what each operation needs; a new one has to be written here.
 var wantPolicies = map[string][]access.Policy{
-	"POST /provisioning-jobs":             {access.JobCreate},
+	"POST /provisioning-jobs":             {access.JobCreate, access.ComponentInstall},
 	"GET /provisioning-jobs":              {access.JobView},
 	"POST /provisioning-jobs/plan":        {access.JobCreate},
 	"GET /provisioning-jobs/{id}":         {access.JobView},
-	"PATCH /provisioning-jobs/{id}":       {access.JobUpdate, access.VMOperate},
-	"DELETE /provisioning-jobs/{id}":      {access.JobDelete},
+	"PATCH /provisioning-jobs/{id}":       {access.JobUpdate, access.VMOperate, access.ComponentInstall},
+	"DELETE /provisioning-jobs/{id}":      {access.JobDelete, access.ComponentUninstall},
 	"POST /provisioning-jobs/{id}/retry":  {access.JobRetry},
 	"POST /provisioning-jobs/{id}/verify": {access.JobView},
 	"GET /provisioning-jobs/{id}/plan":    {access.JobView},
 	"GET /provisioning-jobs/{id}/events":  {access.JobView},
 	"GET /provisioning-jobs/{id}/receipt": {access.JobView},
 	"GET /provisioning-jobs/{id}/explain": {access.JobView},
-	"GET /audit-logs":                     {access.AuditView},
-	"GET /audit-logs/verify":              {access.AuditView},
-	"GET /healthz":                        {access.Public},
-	"GET /readyz":                         {access.Public},
-	"GET /version":                        {access.Public}, // these two are bounded by where the request comes from,
-	"GET /metrics":                        {access.Public}, // see TestTokenFromAfar
+	"GET /spaces":                         {access.SpaceView},
+	"POST /spaces":                        {access.SpaceManage},
+	"GET /spaces/{id}":                    {access.SpaceView},
+	"DELETE /spaces/{id}":                 {access.SpaceManage},
+	"GET /spaces/{id}/namespaces":         {access.SpaceView},
+	"POST /spaces/{id}/namespaces":        {access.SpaceManage},
+	"GET /catalog/components":             {access.ComponentView},
+	"GET /catalog/components/{id}":        {access.ComponentView},
+	"POST /provisioning-jobs/{id}/diff":   {access.ComponentView},
+
+	"POST /provisioning-jobs/install-component": {access.ComponentInstall},
+
+	"PUT /cloud-accounts/{id}/clusters/{region}/{name}/access":    {access.CloudAccountManage},
+	"DELETE /cloud-accounts/{id}/clusters/{region}/{name}/access": {access.CloudAccountManage},
+
+	"GET /audit-logs":        {access.AuditView},
+	"GET /audit-logs/verify": {access.AuditView},
+	"GET /healthz":           {access.Public},
+	"GET /readyz":            {access.Public},
+	"GET /version":           {access.Public}, // these two are bounded by where the request comes from,
+	"GET /metrics":           {access.Public}, // see TestTokenFromAfar
 }
 
 func TestEveryRouteHasItsPolicy(t *testing.T) {

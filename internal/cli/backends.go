@@ -31,6 +31,9 @@ type ServeOptions struct {
 	Token         string          // the bootstrap token; "" keeps or makes one
 	ConfigService string          // address of an external config service; "" is the built-in one
 	FeatureGates  string          // such as AzureVMSS=true
+	Reach         string          // how the API servers of clusters are reached, such as public:203.0.113.7/32
+	Catalogue     string          // file with components of one's own; "" for none
+	ChartMirror   string          // where all charts are taken from instead; "" for their own sources
 	Clouds        []CloudEndpoint // simulated clouds to use instead of what the environment says
 }
 
@@ -64,6 +67,8 @@ type Server interface {
 // SimOptions are how the simulated clouds are to run.
 type SimOptions struct {
 	Control, AWS, GCP, Azure  string // addresses to listen on
+	Charts                    string // likewise: stand-ins of the catalogue's charts
+	Kube                      bool   // simulated clusters have a real Kubernetes API server
 	ReadLatency, WriteLatency time.Duration
 	TimeScale                 float64
 	Seed                      uint64
@@ -75,6 +80,10 @@ type Simulation interface {
 	ControlURL() string
 	// Clouds are the simulated clouds, in the order in which they are shown.
 	Clouds() []CloudEndpoint
+	// ChartMirror is where stand-ins of the catalogue's charts are served.
+	ChartMirror() string
+	// Reach is how a server beside it reaches the API servers of its clusters.
+	Reach() string
 	// Call carries out an operation of a cloud outside of the books, as
 	// somebody else would: how things get there beforehand. An account that is ""
 	// is the cloud's own.

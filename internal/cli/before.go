@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/zopday/provisioner/internal/client"
 )
 
 // Beforehand is what has to exist at the simulated cloud before a job file
@@ -23,6 +26,8 @@ type beforehand struct {
 	Objects []placement `json:"objects"`
 	// Set puts values into the job, as --set does: IDs that the calls gave.
 	Set map[string]any `json:"set"`
+	// Spaces are registered at the product before the job: clusters that exist.
+	Spaces []json.RawMessage `json:"spaces"`
 	// FeatureGates are what the server has to have on, such as AzureVMSS=true.
 	FeatureGates string `json:"featureGates"`
 }
@@ -113,6 +118,16 @@ func (b beforehand) prepare(s Simulation, d *document) error {
 		}
 		if err := d.set(k + "=" + string(raw)); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// register makes the spaces known that the job needs.
+func (b beforehand) register(ctx context.Context, c *client.Client) error {
+	for i, sp := range b.Spaces {
+		if _, _, err := c.RegisterSpace(ctx, sp); err != nil {
+			return fmt.Errorf("sandbox file, space %d: %w", i+1, err)
 		}
 	}
 	return nil

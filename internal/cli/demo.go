@@ -198,7 +198,8 @@ func (a *app) demo(ctx context.Context, d document, so SimOptions) (t tally, err
 // server of its own beside it.
 func (a *app) raise(ctx context.Context, d *document, so SimOptions) (*stage, func() error, error) {
 	const anywhere = "127.0.0.1:0"
-	so.Control, so.AWS, so.GCP, so.Azure = anywhere, anywhere, anywhere, anywhere
+	so.Control, so.AWS, so.GCP, so.Azure, so.Charts = anywhere, anywhere, anywhere, anywhere, anywhere
+	so.Kube = so.Kube || slices.Contains([]string{string(job.Cluster), string(job.Component)}, d.text("resourceType"))
 	s, err := a.simulate(ctx, so)
 	if err != nil {
 		return nil, nil, err
@@ -236,6 +237,7 @@ func (a *app) raise(ctx context.Context, d *document, so SimOptions) (*stage, fu
 	srv, err := a.start(ctx, ServeOptions{
 		Listen: "127.0.0.1:0", DB: filepath.Join(dir, "zopday.db"), DeadAfter: 10 * time.Second, Workers: 4,
 		TimeScale: so.TimeScale, LogLevel: level, Log: log, Token: token, Clouds: s.Clouds(), FeatureGates: b.FeatureGates,
+		Reach: s.Reach(), ChartMirror: s.ChartMirror(),
 	})
 	if err != nil {
 		return fail(err)
@@ -243,6 +245,9 @@ func (a *app) raise(ctx context.Context, d *document, so SimOptions) (*stage, fu
 	closers = append(closers, srv.Close)
 	c, err := client.New(client.Options{Server: srv.URL(), Token: token, UserAgent: "zopday-demo/" + Version()})
 	if err != nil {
+		return fail(err)
+	}
+	if err := b.register(ctx, c); err != nil {
 		return fail(err)
 	}
 	return &stage{sim: s, client: c, before: s.Snapshot(), since: s.Mark()}, closeAll, nil

@@ -167,7 +167,7 @@ func (a *app) whatGoes(ctx context.Context, c *client.Client, j *client.Job) (li
 			list = append(list, fmt.Sprintf("left alone   %s  %s  %s  (%s)", o.Kind, o.Name, o.ID, cmp.Or(o.Reason, "kept")))
 		}
 	}
-	if e, eerr := existing(j); eerr == nil && e != nil {
+	if e, eerr := j.Existing(); eerr == nil && e != nil {
 		list = append(list, "left alone   the network "+e.NetworkID+" and its subnets, which you named")
 	}
 	switch {
@@ -177,15 +177,4 @@ func (a *app) whatGoes(ctx context.Context, c *client.Client, j *client.Job) (li
 		return []string{"the job is cancelled; nothing has been made"}, 2, nil
 	}
 	return list, 3, nil
-}
-
-func existing(j *client.Job) (*job.Existing, error) {
-	if j.ResourceType != job.VM {
-		return nil, nil
-	}
-	s, err := j.VMSpec()
-	if err != nil {
-		return nil, err
-	}
-	return s.Existing, nil
 }

@@ -73,6 +73,9 @@ func serveFlags(cmd *cobra.Command, o *ServeOptions) {
 	cmd.Flags().IntVar(&o.Workers, "workers", 16, "jobs carried out side by side; 0 runs the API alone")
 	cmd.Flags().StringVar(&o.LogLevel, "log-level", "info", "debug, info, warn or error")
 	cmd.Flags().StringVar(&o.FeatureGates, "feature-gates", "", "what is in preview and to be on, such as AzureVMSS=true")
+	cmd.Flags().StringVar(&o.Reach, "reach", "", "how private API servers of clusters are reached: direct, tunnel, or public:RANGE,… with the `ranges` that this server's own connections come from")
+	cmd.Flags().StringVar(&o.Catalogue, "catalogue", "", "`file` with components of your own (YAML)")
+	cmd.Flags().StringVar(&o.ChartMirror, "chart-mirror", "", "`address` that all charts are taken from instead of their own sources: https://… or oci://…")
 	completeFixed(cmd, "log-level", logLevels...)
 }
 
@@ -103,6 +106,8 @@ func checkServe(o ServeOptions) error {
 		return usagef("--time-scale is %v; use a number above 0", o.TimeScale)
 	case gateFault(o.FeatureGates) != nil:
 		return usagef("--feature-gates: %v", gateFault(o.FeatureGates))
+	case reachFault(o.Reach) != nil:
+		return usagef("--reach: %v", reachFault(o.Reach))
 	case !slices.Contains(logLevels, o.LogLevel):
 		return &usageError{msg: fmt.Sprintf("--log-level %q is not known", o.LogLevel), hint: "use " + strings.Join(logLevels, ", ")}
 	}
@@ -111,6 +116,11 @@ func checkServe(o ServeOptions) error {
 
 func gateFault(list string) error {
 	_, err := job.ParseGates(list)
+	return err
+}
+
+func reachFault(text string) error {
+	_, err := job.ParseReach(text)
 	return err
 }
 
@@ -231,11 +241,13 @@ func simAddresses(cmd *cobra.Command, o *SimOptions) {
 	cmd.Flags().StringVar(&o.AWS, "aws", "127.0.0.1:5091", "`address` of the simulated AWS"+bare)
 	cmd.Flags().StringVar(&o.GCP, "gcp", "127.0.0.1:5092", "`address` of the simulated Google Cloud"+bare)
 	cmd.Flags().StringVar(&o.Azure, "azure", "127.0.0.1:5093", "`address` of the simulated Azure, which speaks TLS"+bare)
+	cmd.Flags().StringVar(&o.Charts, "charts", "127.0.0.1:5094", "`address` of the stand-in charts"+bare)
 }
 
 func simFlags(cmd *cobra.Command, o *SimOptions, latency *string, scale float64) {
 	cmd.Flags().StringVar(latency, "latency", "0", "time that every answer takes, or reads/writes such as 80ms/250ms")
 	cmd.Flags().Float64Var(&o.TimeScale, "time-scale", scale, "simulated seconds in a real one")
+	cmd.Flags().BoolVar(&o.Kube, "kube", false, "give simulated clusters a real Kubernetes API server each (make kube builds it)")
 	cmd.Flags().Uint64Var(&o.Seed, "seed", 1, "the same seed and the same requests give the same IDs and delays")
 }
 
@@ -271,7 +283,7 @@ func (a *app) showSimulation(s Simulation, o SimOptions) {
 		}
 		use.WriteString("\n")
 	}
-	a.say("\nUse it:\n%s  zopday serve --time-scale %s\n\nCtrl-C ends it.", use.String(), strconv.FormatFloat(o.TimeScale, 'g', -1, 64))
+	a.say("\nUse it:\n%s  zopday serve --time-scale %s --reach %s --chart-mirror %s\n\nCtrl-C ends it.", use.String(), strconv.FormatFloat(o.TimeScale, 'g', -1, 64), s.Reach(), s.ChartMirror())
 }
 
 // addresses are where the simulation answers, a line each.
@@ -280,6 +292,7 @@ func addresses(s Simulation) string {
 	for _, c := range s.Clouds() {
 		fmt.Fprintf(&b, "%-13s %s  (simulated, %s)\n", c.Title, c.URL, c.Account)
 	}
+	fmt.Fprintf(&b, "%-13s %s  (stand-ins)\n", "Charts", s.ChartMirror())
 	fmt.Fprintf(&b, "%-13s %s\n", "Control", s.ControlURL())
 	return b.String()
 }
@@ -334,7 +347,7 @@ func (a *app) sandbox(ctx context.Context, so SimOptions, o ServeOptions) error 
 		return err
 	}
 	defer s.Close(context.WithoutCancel(ctx))
-	o.Clouds = s.Clouds()
+	o.Clouds, o.Reach, o.ChartMirror = s.Clouds(), cmp.Or(o.Reach, s.Reach()), cmp.Or(o.ChartMirror, s.ChartMirror())
 	srv, err := a.start(ctx, o)
 	if err != nil {
 		return err

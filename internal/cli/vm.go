@@ -104,24 +104,29 @@ func (a *app) vmOp(ctx context.Context, ref string, op job.VMOp, f vmOpFlags) er
 
 // loadBalancer reads what an attach may bring; nil leaves the defaults.
 func (a *app) loadBalancer(f vmOpFlags) (map[string]any, error) {
-	if len(f.files) == 0 && len(f.sets) == 0 {
+	return a.fields(f.files, f.sets, "loadBalancer.")
+}
+
+// fields reads one object from a file and from single keys, which may stand with
+// a prefix; nil if neither is given.
+func (a *app) fields(files, sets []string, prefix string) (map[string]any, error) {
+	if len(files) == 0 && len(sets) == 0 {
 		return nil, nil
 	}
 	d := document{body: map[string]any{}}
-	if len(f.files) > 0 {
-		docs, err := a.readDocuments(f.files, nil)
+	if len(files) > 0 {
+		docs, err := a.readDocuments(files, nil)
 		if err != nil {
 			return nil, err
 		}
 		if len(docs) != 1 {
-			return nil, usagef("one load balancer at a time, and there are %d documents", len(docs))
+			return nil, usagef("one document is wanted, and there are %d", len(docs))
 		}
 		d = docs[0]
 	}
-	for _, s := range f.sets {
-		key, _, _ := strings.Cut(s, "=")
-		if strings.HasPrefix(key, "loadBalancer.") {
-			s = strings.TrimPrefix(s, "loadBalancer.")
+	for _, s := range sets {
+		if prefix != "" {
+			s = strings.TrimPrefix(s, prefix)
 		}
 		if err := d.assign(s, nil, false); err != nil {
 			return nil, err

@@ -32,20 +32,20 @@ var regions = map[job.Provider]string{job.AWS: region, job.GCP: "us-central1", j
 var certificate = sync.OnceValues(func() (*simazure.Certificate, error) { return simazure.NewCertificate() })
 
 // serveCloud puts a simulated cloud into a world and serves it.
-func serveCloud(t testing.TB, at job.Provider, w *sim.World) (url string) {
+func serveCloud(t testing.TB, at job.Provider, w *sim.World, k sim.Kubernetes) (url string) {
 	t.Helper()
 	var s *httptest.Server
 	switch at {
 	case job.AWS:
-		s = httptest.NewServer(simaws.New(w, simaws.Options{}))
+		s = httptest.NewServer(simaws.New(w, simaws.Options{Kubernetes: k}))
 	case job.GCP:
-		s = httptest.NewServer(simgcp.New(w, simgcp.Options{}))
+		s = httptest.NewServer(simgcp.New(w, simgcp.Options{Kubernetes: k}))
 	case job.Azure:
 		cert, err := certificate()
 		if err != nil {
 			t.Fatal(err)
 		}
-		s = httptest.NewUnstartedServer(simazure.New(w, simazure.Options{}))
+		s = httptest.NewUnstartedServer(simazure.New(w, simazure.Options{Kubernetes: k}))
 		s.TLS = cert.Config
 		s.StartTLS()
 	default:
@@ -59,16 +59,16 @@ func serveCloud(t testing.TB, at job.Provider, w *sim.World) (url string) {
 func (r *rig) clouds(w *worker) cloud.Opener {
 	switch r.cloud {
 	case job.GCP:
-		return cloudgcp.New(cloudgcp.Options{Pace: pace, LookupNS: nobodyDelegates, LoadConfig: func(ctx context.Context, account, region string) (cloudgcp.Config, error) {
+		return cloudgcp.New(cloudgcp.Options{Pace: pace, Reach: reach, Roots: r.kube.CA(), LookupNS: nobodyDelegates, LoadConfig: func(ctx context.Context, account, region string) (cloudgcp.Config, error) {
 			c, err := cloudgcp.Static(r.url, simgcp.DefaultProjects()[0].ID, "ya29.example")(ctx, account, region)
 			c.Wire = w.wire(http.DefaultTransport)
 			return c, err
 		}})
 	case job.Azure:
-		return cloudazure.New(cloudazure.Options{Pace: pace, LoadConfig: r.azure(w)})
+		return cloudazure.New(cloudazure.Options{Pace: pace, Reach: reach, LoadConfig: r.azure(w)})
 	}
 	client := &http.Client{Timeout: 20 * time.Second, Transport: w.wire(http.DefaultTransport)}
-	return cloudaws.New(cloudaws.Options{Pace: pace, LoadConfig: func(context.Context, string, string) (aws.Config, error) {
+	return cloudaws.New(cloudaws.Options{Pace: pace, Reach: reach, LoadConfig: func(context.Context, string, string) (aws.Config, error) {
 		return aws.Config{
 			Region: region, BaseEndpoint: aws.String(r.url), HTTPClient: client,
 			Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {

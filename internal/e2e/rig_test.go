@@ -21,6 +21,7 @@ import (
 	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/reconciler"
 	"github.com/zopday/provisioner/internal/sim"
+	simkube "github.com/zopday/provisioner/internal/sim/kube"
 	"github.com/zopday/provisioner/internal/spaces"
 	"github.com/zopday/provisioner/internal/steps"
 )
@@ -45,6 +46,8 @@ type rig struct {
 	file   string // of d
 	ledger *ledger.Ledger
 	spaces *spaces.Client
+	kube   *simkube.Kube
+	kubeIn string       // where it keeps what is in clusters
 	keys   atomic.Value // the access key that new credentials carry
 	jobID  string
 	n      int // workers started
@@ -71,6 +74,7 @@ func newRigAt(t testing.TB, at job.Provider, o sim.Options) *rig {
 type frozen struct {
 	cloud     job.Provider
 	db, world []byte
+	clusters  string // where what is in them is kept
 	jobID     string
 	before    sim.Snapshot // the account before anything was made
 }
@@ -86,7 +90,8 @@ func (r *rig) freeze(before sim.Snapshot) *frozen {
 	if err := errors.Join(stop(), r.d.Close()); err != nil {
 		r.t.Fatal(err)
 	}
-	f := &frozen{cloud: r.cloud, jobID: r.jobID, before: before}
+	r.kube.Shutdown()
+	f := &frozen{cloud: r.cloud, jobID: r.jobID, before: before, clusters: r.kubeIn}
 	if f.db, err = os.ReadFile(r.file); err != nil {
 		r.t.Fatal(err)
 	}
@@ -107,7 +112,9 @@ func thaw(t testing.TB, o sim.Options, f frozen) *rig {
 		o.TimeScale = pace
 	}
 	w := sim.New(o)
-	url := serveCloud(t, f.cloud, w)
+	kubeIn := copyOf(t, f.clusters)
+	kube := startKubernetes(t, kubeIn)
+	url := serveCloud(t, f.cloud, w, kube)
 	if f.world != nil {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, worldFile), f.world, 0o600); err != nil {
@@ -139,7 +146,7 @@ func thaw(t testing.TB, o sim.Options, f frozen) *rig {
 	t.Cleanup(func() { _ = d.Close() })
 	client, closeSpaces := spaces.BuiltIn(spaces.NewRegistry(d))
 	t.Cleanup(func() { _ = closeSpaces() })
-	r := &rig{t: t, cloud: f.cloud, world: w, url: url, d: d, file: file, jobID: f.jobID, ledger: ledger.New(d, ledger.Options{}), spaces: client}
+	r := &rig{t: t, cloud: f.cloud, world: w, url: url, kube: kube, kubeIn: kubeIn, d: d, file: file, jobID: f.jobID, ledger: ledger.New(d, ledger.Options{}), spaces: client}
 	r.keys.Store("AKIAIOSFODNN7EXAMPLE")
 	return r
 }
@@ -262,7 +269,7 @@ func (r *rig) start(prepare ...func(*worker)) *worker {
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop = stop
 	conf := reconciler.Config{
-		Ledger: mortal{r.ledger, w}, Clouds: r.clouds(w), Spaces: r.spaces, Log: log,
+		Ledger: mortal{r.ledger, w}, Clouds: r.clouds(w), Spaces: r.spaces, Components: r.engine(), Log: log,
 		Worker: w.name, Poll: 100 * time.Millisecond, DeadAfter: 2 * time.Second, Observe: -1, Pace: pace,
 	}
 	if w.conf != nil {
@@ -420,7 +427,7 @@ func (r *rig) drift() []pipeline.Drift {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	d, err := steps.Set{Cloud: provider, Spaces: r.spaces}.Drift(r.t.Context(), j, objs, pace)
+	d, err := steps.Set{Cloud: provider, Spaces: r.spaces, Components: r.engine()}.Drift(r.t.Context(), j, objs, pace)
 	if err != nil {
 		r.t.Fatal(err)
 	}

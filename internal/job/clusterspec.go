@@ -283,6 +283,26 @@ type ComponentInfo struct {
 	Status     string `json:"status"` // waiting, installing, ready, failed, removed
 	Waiting    string `json:"waiting,omitempty"`
 	LastError  string `json:"lastError,omitempty"`
+
+	// History is the revisions that this job made, the oldest first: what a
+	// rollback goes back to.
+	History []ComponentRevision `json:"history,omitempty"`
+}
+
+// A ComponentRevision is one revision of a release.
+type ComponentRevision struct {
+	Revision int             `json:"revision"`
+	Version  string          `json:"version"` // of the chart
+	Values   json.RawMessage `json:"values,omitempty"`
+}
+
+// Remember adds the present revision to the history, which keeps the last ten.
+func (c *ComponentInfo) Remember(values json.RawMessage) {
+	if n := len(c.History); n > 0 && c.History[n-1].Revision == c.Revision {
+		return
+	}
+	c.History = append(c.History, ComponentRevision{Revision: c.Revision, Version: c.Version, Values: values})
+	c.History = c.History[max(len(c.History)-10, 0):]
 }
 
 // Component finds a component by its release's name; nil if there is none.

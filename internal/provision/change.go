@@ -87,11 +87,14 @@ func move(j *job.Job, sig job.Signal) error {
 // Patch carries one change out; warnings say what a caller may not have meant.
 func (s *Service) Patch(ctx context.Context, ref string, r PatchRequest, match Match) (v *JobView, warnings []string, err error) {
 	policy := access.JobUpdate
-	if r.VMOp != nil {
+	switch {
+	case r.VMOp != nil:
 		policy = access.VMOperate
+	case r.ComponentOp != nil:
+		policy = access.ComponentInstall
 	}
 	var past *history
-	if r.edits() && r.VMOp == nil {
+	if r.edits() && r.VMOp == nil && r.ComponentOp == nil {
 		if past, err = s.history(ctx, policy, ref); err != nil {
 			return nil, nil, err
 		}
@@ -101,6 +104,10 @@ func (s *Service) Patch(ctx context.Context, ref string, r PatchRequest, match M
 		switch {
 		case r.VMOp != nil:
 			return s.operate(j, r, &warnings)
+		case r.ComponentOp != nil:
+			return s.operateComponent(j, r)
+		case r.Revision != nil:
+			return "", nil, invalid(job.FieldError{Field: "revision", Message: "is for componentOp rollback", Fix: "leave it out"})
 		case r.Status == nil && !r.edits():
 			return "", nil, invalid(job.FieldError{Field: "body", Message: "changes nothing", Fix: `give status: "queued", a vmOp, or the fields to change`})
 		}
@@ -148,7 +155,7 @@ func (s *Service) operate(j *job.Job, r PatchRequest, warnings *[]string) (strin
 	switch {
 	case op != job.AttachLB && op != job.DetachLB:
 		return "", nil, invalid(job.FieldError{Field: "vmOp", Message: fmt.Sprintf("%.40q is not an operation", string(op)), Fix: "use attach_lb or detach_lb"})
-	case r.Status != nil || r.Name != nil || r.Mode != nil || r.CloudAccountID != nil || r.Region != nil || r.Labels != nil:
+	case r.Status != nil || r.ComponentOp != nil || r.Revision != nil || r.Name != nil || r.Mode != nil || r.CloudAccountID != nil || r.Region != nil || r.Labels != nil:
 		return "", nil, invalid(job.FieldError{Field: "vmOp", Message: "comes with other changes", Fix: "send the operation alone; attach_lb may bring config.spec.loadBalancer"})
 	case j.ResourceType != job.VM:
 		return "", nil, invalid(job.FieldError{Field: "vmOp", Message: fmt.Sprintf("is for VM jobs, and this is a %s job", j.ResourceType), Fix: "leave it out"})
@@ -242,7 +249,11 @@ func onlyLoadBalancer(raw json.RawMessage) (json.RawMessage, error) {
 // Delete cancels a job: at once if nothing can have been made, else by a
 // teardown, which done = false says is still to come.
 func (s *Service) Delete(ctx context.Context, ref, confirm string, match Match) (v *JobView, done bool, err error) {
-	j, err := s.change(ctx, access.JobDelete, ref, match, func(j *job.Job, st ledger.Standing) (string, map[string]any, error) {
+	policy, err := s.deletePolicy(ctx, ref)
+	if err != nil {
+		return nil, false, err
+	}
+	j, err := s.change(ctx, policy, ref, match, func(j *job.Job, st ledger.Standing) (string, map[string]any, error) {
 		done = false
 		to, err := job.Next(j.State(), job.Delete)
 		if err != nil {
@@ -273,6 +284,11 @@ func (s *Service) Delete(ctx context.Context, ref, confirm string, match Match) 
 	if err != nil {
 		return nil, false, err
 	}
+	if !done {
+		if err := s.deleteComponentsOf(ctx, j); err != nil {
+			return nil, false, err
+		}
+	}
 	v, err = s.view(ctx, j)
 	return v, done, err
 }
@@ -298,14 +314,19 @@ func confirmed(j *job.Job, confirm string) error {
 }
 
 // protectedParts is what of a job carries a deletion protection that it set
-// itself; "" if nothing does. AWS protects load balancers, Google Cloud VMs that
-// belong to no group; Azure's form of it is a lock, which is the user's to set.
+// itself; "" if nothing does. AWS protects load balancers and clusters, Google
+// Cloud VMs that belong to no group; Azure's form of it is a lock, which is the
+// user's to set. Where a cloud's clusters have no such field, the name is asked
+// for all the same.
 func protectedParts(j *job.Job) string {
-	if !j.Owns() || j.ResourceType != job.VM {
-		return ""
-	}
 	infra := j.Config.InfraConfig
 	switch {
+	case !j.Owns():
+		return ""
+	case j.ResourceType == job.Cluster && infra.Cluster.ID != "":
+		return "the cluster"
+	case j.ResourceType != job.VM:
+		return ""
 	case j.Provider == job.AWS && infra.LoadBalancerID != "":
 		return "the load balancer"
 	case j.Provider == job.GCP && infra.ScalingGroupID == "" && slices.ContainsFunc(infra.VMs, func(v job.VMInfo) bool { return v.InstanceID != "" }):

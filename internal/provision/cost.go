@@ -33,6 +33,8 @@ type regionPrices struct {
 	NLBHour      *float64           `json:"nlbHour"`
 	NLCUHour     *float64           `json:"nlcuHour"`
 	EndpointHour *float64           `json:"endpointHour"` // interface endpoint, in one zone
+	ClusterHour  *float64           `json:"clusterHour"`  // control plane of a cluster
+	ExtendedHour *float64           `json:"extendedHour"` // what extended support of its version adds
 	ZoneMonth    *float64           `json:"zoneMonth"`    // hosted zone
 	IPv4Hour     *float64           `json:"publicIPv4Hour"`
 	InstanceHour map[string]float64 `json:"instanceHour"`
@@ -124,9 +126,9 @@ func cents(f float64) float64 { return math.Round(f*100) / 100 }
 
 // costOf estimates a job. VMs: instance hourly × count × hours + disk + load
 // balancer hourly + NAT, and the public addresses that come with them; networks:
-// NAT and endpoints. instanceType is what the size resolves to; "" if that is
-// not known.
-func costOf(j *job.Job, instanceType string) (Cost, error) {
+// NAT and endpoints; clusters: control plane and nodes between the pools' bounds.
+// resolved is what the checks found, such as the instance types of sizes.
+func costOf(j *job.Job, resolved job.InfraConfig) (Cost, error) {
 	table := awsPrices()
 	var p regionPrices // the table has AWS alone: elsewhere nothing is priced
 	if j.Provider == job.AWS {
@@ -139,20 +141,35 @@ func costOf(j *job.Job, instanceType string) (Cost, error) {
 		e.cost.Summary = "This job makes nothing, so it adds nothing to the bill; what it adopts goes on to cost what it costs."
 		return e.cost, nil
 	}
+	if j.ResourceType == job.Component {
+		e.cost.Summary = "A component runs on the nodes of its cluster: what it adds to the bill is the load balancers and volumes that it asks for, and the nodes that it fills."
+		return e.cost, nil
+	}
 	e.assume(fmt.Sprintf("%d hours a month, list prices, Linux on demand", hoursAMonth))
 	network, err := j.Network()
 	if err != nil {
 		return Cost{}, err
 	}
 	left := []string{"data transfer to the internet and between zones", "taxes and discounts"}
-	if j.ResourceType == job.Network {
+	switch j.ResourceType {
+	case job.Network:
 		spec, err := j.NetworkJob()
 		if err != nil {
 			return Cost{}, err
 		}
 		e.network(j, network, nil, p)
 		e.networkParts(spec, p)
-	} else {
+	case job.Cluster:
+		spec, err := j.ClusterSpec()
+		if err != nil {
+			return Cost{}, err
+		}
+		e.cluster(spec, resolved.Cluster, p)
+		if j.Mode == job.ModeCreate {
+			e.network(j, network, nil, p)
+		}
+		left = append(left, "load balancers and volumes that workloads ask for", "logs and metrics, which are billed by volume")
+	default:
 		spec, err := j.VMSpec()
 		if err != nil {
 			return Cost{}, err
@@ -161,7 +178,7 @@ func costOf(j *job.Job, instanceType string) (Cost, error) {
 		if err != nil {
 			return Cost{}, err
 		}
-		e.vms(spec, cmp.Or(instanceType, spec.Pool.InstanceType), p)
+		e.vms(spec, cmp.Or(resolved.InstanceType, spec.Pool.InstanceType), p)
 		if j.Mode == job.ModeCreate || lb != nil {
 			e.network(j, network, lb, p)
 		}
@@ -226,6 +243,36 @@ func (e *estimate) network(j *job.Job, network job.NetworkSpec, lb *job.LoadBala
 	if addresses > 0 {
 		e.add("public IPv4 addresses", "hour", p.IPv4Hour, float64(addresses), float64(addresses), hoursAMonth, "hours")
 	}
+}
+
+// cluster prices a control plane and the nodes of every pool, from its least to
+// its most.
+func (e *estimate) cluster(spec job.ClusterSpec, resolved job.ClusterInfo, p regionPrices) {
+	e.add("control plane", "hour", p.ClusterHour, 1, 1, hoursAMonth, "hours")
+	if resolved.Extended {
+		e.add("extended support of the version", "hour", p.ExtendedHour, 1, 1, hoursAMonth, "hours")
+	}
+	for _, n := range spec.NodePools {
+		instanceType := n.InstanceType
+		if pool := resolved.Pool(n.Name); pool != nil {
+			instanceType = cmp.Or(pool.InstanceType, instanceType)
+		}
+		var hour *float64
+		if v, ok := p.InstanceHour[instanceType]; ok && !n.Spot {
+			hour = &v
+		}
+		name := "nodes of pool " + n.Name
+		if instanceType != "" {
+			name += ", " + instanceType
+		}
+		if n.Spot {
+			name += ", spot" // its price moves by the hour: none is in the table
+		}
+		least, most := float64(*n.Min), float64(*n.Max)
+		e.add(name, "hour", hour, least, most, hoursAMonth, "hours")
+		e.add(fmt.Sprintf("disks of pool %s, %d GiB each", n.Name, n.DiskGiB), "GiB-month", p.GP3GiBMonth, least, most, float64(n.DiskGiB), "GiB")
+	}
+	e.assume("from the pools' min to their max")
 }
 
 // networkParts are what only a network job makes.

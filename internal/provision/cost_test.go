@@ -39,7 +39,7 @@ func TestPriceTable(t *testing.T) {
 func costOfSpec(t *testing.T, region, mode, spec, instanceType string) Cost {
 	t.Helper()
 	j := &job.Job{ResourceType: job.VM, Provider: job.AWS, Mode: job.Mode(mode), Region: region, Config: job.Config{Spec: []byte(spec)}}
-	c, err := costOf(j, instanceType)
+	c, err := costOf(j, job.InfraConfig{InstanceType: instanceType})
 	if err != nil {
 		t.Fatal(err)
 	}

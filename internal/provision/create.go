@@ -26,7 +26,10 @@ var subjectTypes = map[job.ResourceType]struct{ name, prefix string }{
 	job.Component: {"component_release", "rel"},
 }
 
-var keyRE = regexp.MustCompile(`^[!-~]{1,255}$`)
+var (
+	keyRE       = regexp.MustCompile(`^[!-~]{1,255}$`)
+	spaceNameRE = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+)
 
 // errReplayed ends a create whose idempotency key stands for a job already.
 var errReplayed = errors.New("the request was carried out before")
@@ -35,21 +38,36 @@ var errReplayed = errors.New("the request was carried out before")
 // same request again returns the same job, and another one with the same key is
 // refused; created is false for a job that was there before.
 func (s *Service) Create(ctx context.Context, r CreateRequest, key string) (v *JobView, created bool, err error) {
+	policy := access.JobCreate
+	if r.ResourceType == job.Component {
+		policy = access.ComponentInstall
+	}
+	return s.create(ctx, policy, r, key)
+}
+
+func (s *Service) create(ctx context.Context, policy access.Policy, r CreateRequest, key string) (v *JobView, created bool, err error) {
 	if key != "" && !keyRE.MatchString(key) {
-		return nil, false, s.refused(ctx, access.JobCreate, "", invalid(job.FieldError{Field: "Idempotency-Key", Message: "is not a key", Fix: "use 1 to 255 printable characters without spaces"}))
+		return nil, false, s.refused(ctx, policy, "", invalid(job.FieldError{Field: "Idempotency-Key", Message: "is not a key", Fix: "use 1 to 255 printable characters without spaces"}))
 	}
 	digest, err := digestOf(r)
 	if err != nil {
 		return nil, false, err
 	}
+	var infra job.InfraConfig
+	if r.ResourceType == job.Component {
+		if infra, err = s.bindSpace(ctx, &r); err != nil {
+			return nil, false, s.refused(ctx, policy, "", err)
+		}
+	}
 	var j *job.Job
 	var before, org string
-	err = s.mutate(ctx, access.JobCreate, "", func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
+	err = s.mutate(ctx, policy, "", func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
 		var err error
 		before, org = "", p.OrgID
 		if j, err = s.newJob(r); err != nil {
 			return audit.Entry{}, err
 		}
+		j.Config.InfraConfig = infra
 		j.ID, j.OrgID, j.CreatedBy = job.NewID("job"), p.OrgID, p.Actor
 		subject := subjectTypes[j.ResourceType]
 		j.SubjectType, j.SubjectID = subject.name, job.NewID(subject.prefix)

@@ -21,6 +21,25 @@ var usedBy = map[job.ResourceType]map[string]string{job.VM: usedByVM, job.Networ
 	"adopt":    steps.CreateNetwork,
 	"peerings": steps.CreatePeering,
 	"dnsZones": steps.CreateDNSZone,
+}, job.Cluster: {
+	"network":         steps.CreateNetwork,
+	"existing":        steps.CreateNetwork,
+	"podCidr":         steps.CreateNetwork,
+	"serviceCidr":     steps.CreateNetwork,
+	"version":         steps.CreateCluster,
+	"extendedSupport": steps.CreateCluster,
+	"endpoint":        steps.CreateCluster,
+	"nodePools":       steps.CreateCluster,
+	"admins":          steps.CreateCluster,
+	"adopt":           steps.CreateCluster,
+	"components":      steps.BootstrapComponents,
+}, job.Component: {
+	"spaceId":             steps.Validate,
+	"component.name":      steps.InstallRelease,
+	"component.release":   steps.InstallRelease,
+	"component.namespace": steps.InstallRelease,
+	"component.version":   steps.InstallRelease,
+	"component.values":    steps.InstallRelease,
 }}
 
 var usedByVM = map[string]string{
@@ -199,7 +218,7 @@ func editFailed(j *job.Job, spec json.RawMessage, paths []string, past *history)
 			continue
 		}
 		for _, step := range stepsUsing(j.ResourceType, path) {
-			if done[step] || made[step] > 0 && !countOf(path) {
+			if done[step] || made[step] > 0 && !convergent(path) {
 				fields = append(fields, job.FieldError{Field: "config.spec." + path, Message: step + " has used it already",
 					Fix: "leave it as it is; to change it, tear the job down and create another"})
 				break
@@ -229,10 +248,11 @@ func wantedVMs(j *job.Job, spec json.RawMessage) int {
 	return s.Pool.VMCount()
 }
 
-// countOf reports whether a path is a number of VMs, which may grow while some
-// of them exist.
-func countOf(path string) bool {
-	return path == "pool.count" || path == "pool.min" || path == "pool.desired" || path == "pool.max"
+// convergent reports whether a step brings what exists of a part of the spec into
+// line with a changed one: a number of VMs grows, a release is upgraded.
+func convergent(path string) bool {
+	return path == "pool.count" || path == "pool.min" || path == "pool.desired" || path == "pool.max" ||
+		within(path, "components") || within(path, "component.version") || within(path, "component.values")
 }
 
 func within(path, of string) bool { return path == of || strings.HasPrefix(path, of+".") }
@@ -244,6 +264,10 @@ func forget(c *job.InfraConfig, path string) {
 		c.InstanceType, c.ImageID, c.ImageName, c.RootDevice = "", "", "", ""
 	case within(path, "network"), within(path, "existing"):
 		c.Zones, c.NetworkPlan = nil, nil
+	case path == "version", path == "nodePools", path == "podCidr", path == "serviceCidr", within(path, "endpoint"):
+		// Nothing is made of these yet, or the edit would have been refused.
+		c.Cluster.Version, c.Cluster.SupportUntil, c.Cluster.NodePools = "", "", nil
+		c.Cluster.PodCIDR, c.Cluster.ServiceCIDR, c.Cluster.PublicCIDRs, c.Cluster.Public = "", "", nil, false
 	}
 }
 

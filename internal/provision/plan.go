@@ -106,7 +106,7 @@ func (s *Service) plan(ctx context.Context, j *job.Job, objects []job.Object) (*
 		v.Objects = append(v.Objects, o)
 	}
 	v.order(objects)
-	return v, v.price(j, planned.Resolved.InstanceType)
+	return v, v.price(j, planned.Resolved)
 }
 
 // order sorts the objects by step, kind and key: a step asks for several at
@@ -133,11 +133,14 @@ func (v *PlanView) order(objects []job.Object) {
 	}
 }
 
-// price puts a price on what the plan makes; resolved is the instance type that
-// the checks chose, "" if they could not ask.
-func (v *PlanView) price(j *job.Job, resolved string) error {
+// price puts a price on what the plan makes; resolved is what the checks chose,
+// nothing if they could not ask.
+func (v *PlanView) price(j *job.Job, resolved job.InfraConfig) error {
 	var err error
-	v.Cost, err = costOf(j, cmp.Or(j.Config.InfraConfig.InstanceType, resolved))
+	if had := j.Config.InfraConfig.InstanceType; had != "" {
+		resolved.InstanceType = had
+	}
+	v.Cost, err = costOf(j, resolved)
 	return err
 }
 
@@ -161,6 +164,16 @@ func leftAlone(j *job.Job) []LeftAlone {
 			out = append(out, LeftAlone{What: p.NetworkID, Why: "the peer; only the peering and its routes are made in it, and removed again"})
 		}
 		return append(out, adopted(j, spec.Adopt)...)
+	}
+	switch j.ResourceType {
+	case job.Cluster:
+		spec, err := j.ClusterSpec()
+		if err != nil {
+			return out
+		}
+		return append(out, adopted(j, spec.Adopt)...)
+	case job.Component:
+		return append(out, LeftAlone{What: "cluster " + j.ClusterRef().Name, Why: "the space that it is installed onto"})
 	}
 	spec, err := j.VMSpec()
 	if err != nil {
@@ -232,7 +245,7 @@ func (s *Service) set(ctx context.Context, j *job.Job) (steps.Set, error) {
 	if err != nil {
 		return steps.Set{}, asked(err)
 	}
-	return steps.Set{Cloud: provider, Spaces: s.Spaces}, nil
+	return steps.Set{Cloud: provider, Spaces: s.Spaces, Components: s.Components}, nil
 }
 
 // asked puts an error of a cloud into words; anything else stays what it is.

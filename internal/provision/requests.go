@@ -17,7 +17,7 @@ import (
 // file, the wizard's file view.
 type CreateRequest struct {
 	Kind           job.Kind          `json:"kind,omitempty" enum:"provisioning" doc:"provisioning (default)"`
-	ResourceType   job.ResourceType  `json:"resourceType" enum:"network,vm" doc:"The resource family"`
+	ResourceType   job.ResourceType  `json:"resourceType" enum:"cluster,component,network,vm" doc:"The resource family"`
 	Provider       job.Provider      `json:"provider" enum:"aws,gcp,azure" doc:"The cloud"`
 	Mode           job.Mode          `json:"mode,omitempty" enum:"create,create_in_existing,adopt" doc:"create (default): everything is made, and all of it is deleted again; create_in_existing: inside a network that you name; adopt: nothing is made"`
 	Name           string            `json:"name" doc:"1 to 63 of a-z, 0-9 and hyphen; unique per resource type among live jobs"`
@@ -44,6 +44,10 @@ func readSpec(t job.ResourceType, raw json.RawMessage) []job.FieldError {
 		return decodeAt(raw, "config.spec", &job.VMSpec{})
 	case job.Network:
 		return decodeAt(raw, "config.spec", &job.NetworkJobSpec{})
+	case job.Cluster:
+		return decodeAt(raw, "config.spec", &job.ClusterSpec{})
+	case job.Component:
+		return decodeAt(raw, "config.spec", &job.ComponentJobSpec{})
 	}
 	return nil // refused for its resource type
 }
@@ -58,6 +62,8 @@ type ConfigRequest struct {
 type PatchRequest struct {
 	Status         *job.Status       `json:"status,omitempty" enum:"queued" doc:"queued: submit a draft"`
 	VMOp           *job.VMOp         `json:"vmOp,omitempty" enum:"attach_lb,detach_lb" doc:"Attach or detach a load balancer on a finished VM job; attach_lb may bring config.spec.loadBalancer"`
+	ComponentOp    *job.VMOp         `json:"componentOp,omitempty" enum:"upgrade,rollback" doc:"Upgrade a finished component job's release, to the version and values that config.spec.component brings, or roll it back to an earlier revision"`
+	Revision       *int              `json:"revision,omitempty" doc:"rollback: the revision to go back to; the one before by default"`
 	Name           *string           `json:"name,omitempty" doc:"Drafts only"`
 	Mode           *job.Mode         `json:"mode,omitempty" doc:"Drafts only"`
 	CloudAccountID *string           `json:"cloudAccountId,omitempty" doc:"Drafts only"`
@@ -123,6 +129,9 @@ func (s *Service) check(j *job.Job) error {
 		}
 	case err != nil:
 		return err
+	}
+	if len(fields) == 0 {
+		fields = s.checkComponents(j)
 	}
 	if len(fields) > 0 {
 		return invalid(fields...)

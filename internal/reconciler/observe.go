@@ -67,7 +67,7 @@ func (r *Reconciler) observe(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	set := steps.Set{Cloud: provider, Spaces: r.Spaces}
+	set := steps.Set{Cloud: provider, Spaces: r.Spaces, Components: r.Components}
 	if err := set.SameCaller(ctx, j); err != nil {
 		return err
 	}

@@ -34,18 +34,19 @@ type Ledger interface {
 
 // Config is what a reconciler needs.
 type Config struct {
-	Ledger    Ledger
-	Clouds    cloud.Opener
-	Spaces    steps.Registrar
-	Log       *slog.Logger
-	Hooks     Hooks         // what to count; the zero value counts nothing
-	Worker    string        // this process's name, unique; "" mints one
-	Version   string        // this binary's, for the list of workers
-	Slots     int           // jobs run side by side; 16 by default
-	Poll      time.Duration // how often to look for work when nobody calls; 1 s by default
-	DeadAfter time.Duration // silence after which a worker's jobs are taken over; 10 s by default
-	Observe   time.Duration // how often finished jobs are looked at, in cloud time; 1 min by default, negative never
-	Pace      pipeline.Pace // simulated clouds: how much faster than real time they run
+	Ledger     Ledger
+	Clouds     cloud.Opener
+	Spaces     steps.Registrar
+	Components steps.Components // nil: none can be installed
+	Log        *slog.Logger
+	Hooks      Hooks         // what to count; the zero value counts nothing
+	Worker     string        // this process's name, unique; "" mints one
+	Version    string        // this binary's, for the list of workers
+	Slots      int           // jobs run side by side; 16 by default
+	Poll       time.Duration // how often to look for work when nobody calls; 1 s by default
+	DeadAfter  time.Duration // silence after which a worker's jobs are taken over; 10 s by default
+	Observe    time.Duration // how often finished jobs are looked at, in cloud time; 1 min by default, negative never
+	Pace       pipeline.Pace // simulated clouds: how much faster than real time they run
 }
 
 // Hooks are called when something worth counting happens.

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/zopday/provisioner/internal/cloud/aws"
 	"github.com/zopday/provisioner/internal/cloud/azure"
 	"github.com/zopday/provisioner/internal/cloud/gcp"
+	"github.com/zopday/provisioner/internal/components"
 	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/ledger"
@@ -30,7 +32,6 @@ import (
 	"github.com/zopday/provisioner/internal/reconciler"
 	"github.com/zopday/provisioner/internal/secrets"
 	"github.com/zopday/provisioner/internal/spaces"
-	"github.com/zopday/provisioner/internal/steps"
 )
 
 // Config is how a process is to run.
@@ -43,6 +44,9 @@ type Config struct {
 	Token         string        // the bootstrap token; "" keeps the one there is, or makes one
 	ConfigService string        // address of an external config service; "" is the built-in one
 	Gates         job.Gates     // the feature gates that are on
+	Reach         job.Reach     // how private API servers of clusters are reached
+	Catalogue     []byte        // components of the user's own, YAML; nil: none
+	ChartMirror   string        // where all charts are taken from; "": their own sources
 	AWS           *AWS          // nil: configured by the environment, as for every SDK of AWS
 	GCP           *GCP          // likewise
 	Azure         *Azure        // likewise
@@ -57,7 +61,10 @@ type AWS struct {
 }
 
 // GCP is a fixed endpoint of all services, with a fixed token.
-type GCP struct{ Endpoint, Project, Token string }
+type GCP struct {
+	Endpoint, Project, Token string
+	Roots                    []byte // trusted besides the system's for the DNS endpoints of clusters, PEM
+}
 
 // Azure is a fixed Resource Manager that is its own authority, with a fixed
 // service principal.
@@ -132,7 +139,10 @@ func (s *Server) start(ctx context.Context, c Config) error {
 	if s.fresh, err = access.Bootstrap(ctx, d, c.Token); err != nil {
 		return err
 	}
-	p := s.parts(c, d)
+	p, err := s.parts(c, d)
+	if err != nil {
+		return err
+	}
 	s.http = api.Server("", api.New(api.Deps{
 		Service: p.service, Access: access.NewTokens(d), Metrics: p.metrics, Log: c.Log, Ready: d.Current, Version: c.Version, Stop: s.stopping,
 	}))
@@ -162,7 +172,7 @@ type parts struct {
 	reconciler *reconciler.Reconciler // nil without workers
 }
 
-func (s *Server) parts(c Config, d *db.DB) parts {
+func (s *Server) parts(c Config, d *db.DB) (parts, error) {
 	p := parts{metrics: observe.NewMetrics()}
 	l := ledger.New(d, ledger.Options{})
 	p.metrics.WatchLedger(l)
@@ -170,18 +180,37 @@ func (s *Server) parts(c Config, d *db.DB) parts {
 	clouds := byProvider{
 		job.AWS: openAWS(c, pace, observed(p.metrics)), job.GCP: openGCP(c, pace, observed(p.metrics)), job.Azure: openAzure(c, pace, observed(p.metrics)),
 	}
-	registrar := s.registrar(c, d)
-	p.service = provision.New(provision.Config{Ledger: l, Clouds: clouds, Spaces: registrar, Pace: pace, Gates: c.Gates, Log: c.Log})
+	registry := s.registry(c, d)
+	engine, err := openComponents(c)
+	if err != nil {
+		return p, err
+	}
+	p.service = provision.New(provision.Config{Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Pace: pace, Gates: c.Gates, Log: c.Log})
 	if c.Workers > 0 {
 		p.reconciler = reconciler.New(reconciler.Config{
-			Ledger: l, Clouds: clouds, Spaces: registrar, Log: c.Log, Hooks: hooks(p.metrics), Version: c.Version.Version,
+			Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Log: c.Log, Hooks: hooks(p.metrics), Version: c.Version.Version,
 			Slots: c.Workers, DeadAfter: c.DeadAfter, Pace: pace,
 		})
 	}
-	return p
+	return p, nil
 }
 
-func (s *Server) registrar(c Config, d *db.DB) steps.Registrar {
+// openComponents is the catalogue, with the user's own entries, and the engine
+// that installs from it.
+func openComponents(c Config) (*components.Engine, error) {
+	catalogue, err := components.Load()
+	if err == nil && c.Catalogue != nil {
+		catalogue, err = catalogue.With(c.Catalogue)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return components.New(components.Options{
+		Catalogue: catalogue, Mirror: c.ChartMirror, PlainHTTP: strings.HasPrefix(c.ChartMirror, "http://"), Log: c.Log,
+	})
+}
+
+func (s *Server) registry(c Config, d *db.DB) *spaces.Client {
 	if c.ConfigService != "" {
 		return spaces.Dial(c.ConfigService)
 	}
@@ -200,7 +229,7 @@ func observed(m *observe.Metrics) observer {
 }
 
 func openAWS(c Config, pace pipeline.Pace, o observer) cloud.Opener {
-	opts := aws.Options{Pace: pace, Logger: c.Log, Observe: o}
+	opts := aws.Options{Pace: pace, Logger: c.Log, Observe: o, Reach: c.Reach}
 	if c.AWS != nil {
 		opts.LoadConfig = aws.Static(c.AWS.Endpoint, c.AWS.AccessKey, c.AWS.SecretKey, c.AWS.Others...)
 	}
@@ -208,15 +237,16 @@ func openAWS(c Config, pace pipeline.Pace, o observer) cloud.Opener {
 }
 
 func openGCP(c Config, pace pipeline.Pace, o observer) cloud.Opener {
-	opts := gcp.Options{Pace: pace, Logger: c.Log, Observe: o}
+	opts := gcp.Options{Pace: pace, Logger: c.Log, Observe: o, Reach: c.Reach}
 	if c.GCP != nil {
+		opts.Roots = c.GCP.Roots
 		opts.LoadConfig = gcp.Static(c.GCP.Endpoint, c.GCP.Project, c.GCP.Token)
 	}
 	return gcp.New(opts)
 }
 
 func openAzure(c Config, pace pipeline.Pace, o observer) cloud.Opener {
-	opts := azure.Options{Pace: pace, Logger: c.Log, Observe: o}
+	opts := azure.Options{Pace: pace, Logger: c.Log, Observe: o, Reach: c.Reach}
 	if a := c.Azure; a != nil {
 		opts.LoadConfig = azure.Static(a.Endpoint, a.CA, a.Tenant, a.Subscription, a.ClientID, a.ClientSecret)
 	}
