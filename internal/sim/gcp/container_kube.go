@@ -23,7 +23,7 @@ import (
 type kubeSide struct {
 	mu             sync.Mutex
 	running, again bool
-	syncing        sync.Mutex // held while sim.Kubernetes is being talked to
+	syncing        sync.Mutex              // held while sim.Kubernetes is being talked to
 	open           map[string]*openCluster // by kubeID
 }
 

@@ -34,4 +34,13 @@
 // with that error. Data for it travels in change.Args and change.Doc. Delayed changes other than operations are events:
 // e.events["kind"] = func(key string), scheduled with e.later. Links are read with e.link (one field) or
 // e.cloud.pathOfLink, written with selfLink.
+//
+// # Clusters
+//
+// What GKE makes for a cluster in the project is made through Compute Engine's own methods ([container.invoke]): an address for
+// the private endpoint, firewall rules, and for every zone of a node pool a template and a managed instance group, whose
+// instances are the nodes. An operation of GKE is a [clusterAction]: begin makes, ready is asked until it says yes, done and failed
+// settle the states. The API server behind a cluster is one of [sim.Kubernetes]; syncKube, which runs without the world's lock,
+// opens and closes them and tells them their nodes. A cluster that goes on being changed by GKE itself, so that all changes are
+// refused, is made with SetState(cluster, "RECONCILING").
 package gcp
