@@ -56,7 +56,7 @@ func (c *Cloud) addClusters() {
 		reads: []string{"listclusterusercredential", "listclusteradmincredential"}})
 	c.addKind(&kind{typ: poolType, service: clusterService, versions: clusterVersions, ownEtag: true, etag: plainEtag, says: clusterDialect, name: poolName,
 		model: func() any { return &armcontainerservice.AgentPool{} }, modelled: modelled,
-		put: c.putPool, remove: c.removePool, removed: c.poolRemoved, show: c.showAgentPool, guard: c.poolIdle, polling: clusterPolling, stamped: true,
+		put: c.putPool, remove: c.removePool, removed: c.poolRemoved, settled: c.poolSettled, show: c.showAgentPool, guard: c.poolIdle, polling: clusterPolling, stamped: true,
 		actions: map[string]func(*request, *Resource) (answer, error){"abort": c.abortPool}})
 	c.addMaintenance()
 	c.addClusterVersions()

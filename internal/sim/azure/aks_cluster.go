@@ -296,6 +296,33 @@ func (c *Cloud) clusterSettled(op *Operation, cluster *Resource) {
 		p.Properties["powerState"] = map[string]any{"code": power}
 		c.touch(p)
 	}
+	if op.Verb == "put" {
+		c.complete(cluster)
+	}
+}
+
+// complete makes what a cluster whose operation was ended from outside has not got yet; its machines come up by themselves. What cannot be
+// made is found out by the next operation.
+func (c *Cloud) complete(cluster *Resource) {
+	if c.everStarted(cluster) || c.ensureNodeGroup(cluster) != nil {
+		return
+	}
+	for _, p := range c.poolsOf(cluster) {
+		if _, e := c.ensureSet(cluster, p); e != nil {
+			p.State = stateFailed
+		}
+	}
+}
+
+// poolSettled is complete for a pool.
+func (c *Cloud) poolSettled(op *Operation, pool *Resource) {
+	cluster := c.clusterOf(pool)
+	if op.Verb != "put" || c.find(c.setID(cluster, pool)) != nil {
+		return
+	}
+	if _, e := c.ensureSet(cluster, pool); e != nil {
+		pool.State = stateFailed
+	}
 }
 
 // driveCluster lets pools fail together with their cluster; the rest is left to the core.

@@ -425,3 +425,48 @@ func TestClusterQuota(t *testing.T) {
 		t.Errorf("mended: %s", text(again))
 	}
 }
+
+// TestClusterBehindTheBack: somebody else's cluster is placed from outside, and a world that is taken up again opens its API servers.
+func TestClusterBehindTheBack(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	g, kube := kubeRig(t)
+	stop := must(g.world.Persist(t.Context(), dir))(t)
+	body := map[string]any{"location": "westus2", "identity": map[string]any{"type": "SystemAssigned"}, "tags": map[string]any{"owner": "them"}, "properties": map[string]any{"dnsPrefix": "theirs",
+		"agentPoolProfiles": []any{map[string]any{"name": "system", "mode": "System", "count": 2, "vmSize": "Standard_D2s_v5", "vnetSubnetID": groupPath("rg") + subnetA}}}}
+	body["properties"].(map[string]any)["networkProfile"] = map[string]any{"serviceCidr": "10.96.0.0/16"}
+	if _, err := g.world.Invoke("azure", clusterService, "PUT", DefaultSubscription, "", map[string]any{"id": plane, "body": body}); err != nil {
+		t.Fatal(err)
+	}
+	got := must(g.containers().NewManagedClustersClient().Get(g.ctx, "rg", "shop", nil))(t)
+	if *got.Properties.ProvisioningState != "Succeeded" || *got.Properties.NetworkProfile.DNSServiceIP != "10.96.0.10" {
+		t.Errorf("placed: %s", text(got))
+	}
+	g.world.Step(3 * time.Minute)
+	must(g.groups().Get(g.ctx, "MC_rg_shop_westus2", nil))(t)
+	if _, nodes := kube.only(t); len(nodes) != 2 {
+		t.Errorf("%d nodes", len(nodes))
+	}
+	if left := g.world.Residue("them"); !slices.ContainsFunc(left, func(o sim.Object) bool { return o.ID == plane }) {
+		t.Errorf("residue without the cluster: %d objects", len(left))
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	again := newRig(t)
+	later := &kubeDouble{open: map[string]sim.KubeCluster{}, nodes: map[string][]sim.KubeNode{}}
+	again.cloud.opt.Kubernetes = later
+	stop = must(again.world.Persist(t.Context(), dir))(t)
+	defer func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	creds := must(again.containers().NewManagedClustersClient().ListClusterAdminCredentials(again.ctx, "rg", "shop", nil))(t)
+	if !strings.Contains(string(creds.Kubeconfigs[0].Value), "https://127.0.0.1:6443") {
+		t.Errorf("configuration\n%s", creds.Kubeconfigs[0].Value)
+	}
+	if _, nodes := later.only(t); len(nodes) != 2 {
+		t.Errorf("%d nodes of the world that was taken up again", len(nodes))
+	}
+}

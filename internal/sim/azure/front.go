@@ -98,6 +98,7 @@ func (c *Cloud) ServeHTTP(rw http.ResponseWriter, hr *http.Request) {
 		ans = c.faulty(r, f, isLogin)
 		return sim.Reply{Status: ans.status, Code: ans.code}
 	}
+	c.servers.sync() // of a world that was just taken up
 	cut := c.World.Serve(hr.Context(), r.Call, exec, refuseIt)
 	c.servers.sync() // before the caller hears of it
 	if cut {
