@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"strings"
 	"time"
@@ -36,6 +37,7 @@ func newEKS(c *Cloud) *eksService {
 	}
 	c.World.Register(s)
 	c.hooks.logGroupDeleted = s.logGroupDeleted
+	c.hooks.instanceGone = append(c.hooks.instanceGone, s.instanceGone)
 	c.add(&api{
 		service: "eks", protocol: restJSONProtocol, version: "2017-11-01", route: eksRoutes.route,
 		ops: overRESTJSON(eksRoutes, s.operations()), encode: encodeJSONCamel,
@@ -214,9 +216,7 @@ func checkEKSTags(cluster string, tags map[string]string) error {
 
 func copyTags(tags map[string]string) map[string]string {
 	out := make(map[string]string, len(tags))
-	for k, v := range tags {
-		out[k] = v
-	}
+	maps.Copy(out, tags)
 	return out
 }
 

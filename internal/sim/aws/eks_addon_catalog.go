@@ -113,8 +113,7 @@ func (s *eksService) describeAddonVersions(c *reqCtx, in *eks.DescribeAddonVersi
 func (s *eksService) addonVersions(a addonKind, kubernetes string) []types.AddonVersionInfo {
 	var order []string
 	fits := map[string][]types.Compatibility{}
-	for i := len(eksVersions) - 1; i >= 0; i-- {
-		v := eksVersions[i]
+	for _, v := range slices.Backward(eksVersions) {
 		if v.status(s.cloud.World.Now()) == "UNSUPPORTED" || s.cloud.World.Now().Before(v.Released) || kubernetes != "" && v.Version != kubernetes {
 			continue
 		}

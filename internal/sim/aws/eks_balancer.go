@@ -107,7 +107,7 @@ func (e *eksCloud) listen(k *EKSCluster, b *LoadBalancer, tags []Tag, ports []in
 			return err
 		}
 		_, err = balancers.createListener(cloud.onBehalf(k.scope(), elbName, "CreateListener"), &elb.CreateListenerInput{LoadBalancerArn: new(b.ARN), Protocol: elbtypes.ProtocolEnumTcp,
-			Port: new(int32(port)), Tags: marks, DefaultActions: []elbtypes.Action{{Type: elbtypes.ActionTypeEnumForward, TargetGroupArn: made.TargetGroups[0].TargetGroupArn}}}) //nolint:gosec // a port
+			Port: new(int32(port)), Tags: marks, DefaultActions: []elbtypes.Action{{Type: elbtypes.ActionTypeEnumForward, TargetGroupArn: made.TargetGroups[0].TargetGroupArn}}})
 		if err != nil {
 			return err
 		}

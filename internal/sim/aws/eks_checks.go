@@ -208,7 +208,7 @@ func (s *eksService) encryptionKey(c *reqCtx, k *EKSCluster, in []types.Encrypti
 	if len(in) > 1 {
 		return "", invalidParameter(k.Name, "Only one encryptionConfig can be given.")
 	}
-	for _, r := range in[0].Resources {
+	for _, r := range in[0].Resources { //nolint:staticcheck // deprecated in the model; what is given is still checked
 		if r != "secrets" {
 			return "", invalidParameter(k.Name, "Encryption config only supports the resource 'secrets'.")
 		}

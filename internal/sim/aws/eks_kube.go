@@ -8,9 +8,11 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"maps"
 	"math/big"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zopday/provisioner/internal/sim"
@@ -23,21 +25,28 @@ type kubeBridge struct {
 
 	mu      sync.Mutex // one pass at a time; taken before the world's lock, never after it
 	open    map[string]*openCluster
-	polling bool
+	pending atomic.Bool // a pass is about to begin
 }
 
 // openCluster is a cluster as its API server knows it.
 type openCluster struct{ id, version, address, objects, nodes string }
-
-// pollTime is how often, in real time, the bridge looks for what changed without a request to EKS: nodes that went, a clock
-// that was moved.
-const pollTime = 300 * time.Millisecond
 
 // wantedCluster is a cluster that should have an API server.
 type wantedCluster struct {
 	arn, id, version, address string
 	objects                   []sim.KubeObject
 	nodes                     []sim.KubeNode
+}
+
+// kick brings the API servers in line in the background: something has changed without a request to EKS, such as nodes that
+// came or went. It may be called with the world locked.
+func (b *kubeBridge) kick() {
+	if b.service.cloud.opt.Kubernetes != nil && b.pending.CompareAndSwap(false, true) {
+		go func() {
+			b.pending.Store(false)
+			b.sync()
+		}()
+	}
 }
 
 // sync brings the API servers in line with the clusters. The world must not be locked.
@@ -61,10 +70,6 @@ func (b *kubeBridge) sync() {
 			kube.Close(arn)
 			delete(b.open, arn)
 		}
-	}
-	if len(b.open) > 0 && !b.polling {
-		b.polling = true
-		go b.poll()
 	}
 }
 
@@ -128,21 +133,6 @@ func (b *kubeBridge) note(w wantedCluster, end sim.KubeEndpoint) {
 	}
 }
 
-// poll goes on as long as there are clusters.
-func (b *kubeBridge) poll() {
-	for {
-		time.Sleep(pollTime)
-		b.sync()
-		b.mu.Lock()
-		if len(b.open) == 0 {
-			b.polling = false
-			b.mu.Unlock()
-			return
-		}
-		b.mu.Unlock()
-	}
-}
-
 // byID finds a cluster by its ARN, as long as it is the same one.
 func (s *eksService) byID(arn, id string) *EKSCluster {
 	for _, k := range s.clusters() {
@@ -196,9 +186,7 @@ func (n *EKSNodegroup) kubeNode(k *EKSCluster, i *Instance) sim.KubeNode {
 	node := sim.KubeNode{Name: i.PrivateDNSName, IP: i.PrivateIP, CPUs: kind.vcpus, MemoryMiB: kind.memory, Pods: maxPods(kind), Kubelet: "v" + version.Patch + "-eks-" + strings.ToLower(k.ID[:7]), Zone: i.Placement.Zone, Region: k.Region, Arch: arch, Type: i.InstanceType, ProviderID: "aws:///" + i.Placement.Zone + "/" + i.InstanceID,
 		Labels: map[string]string{"eks.amazonaws.com/nodegroup": n.Name, "eks.amazonaws.com/capacityType": n.Capacity, "eks.amazonaws.com/nodegroup-image": i.ImageID,
 			"topology.k8s.aws/zone-id": i.Placement.ZoneID, "k8s.io/cloud-provider-aws": strings.ToLower(k.ID)}}
-	for key, value := range n.Labels {
-		node.Labels[key] = value
-	}
+	maps.Copy(node.Labels, n.Labels)
 	for _, t := range n.Taints {
 		effect := map[string]string{"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}[t.Effect]
 		node.Taints = append(node.Taints, sim.KubeTaint{Key: t.Key, Value: t.Value, Effect: effect})

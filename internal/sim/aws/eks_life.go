@@ -121,6 +121,7 @@ func (s *eksService) clusterReady(k *EKSCluster) {
 		return
 	}
 	k.Status = "ACTIVE"
+	s.kube.kick()
 	if s.cloud.opt.Kubernetes == nil {
 		s.announce(k, k.ID+".gr7."+k.Region+".eks.amazonaws.com", placeholderCA())
 	}
@@ -154,6 +155,7 @@ func (s *eksService) dropCluster(k *EKSCluster) {
 		key.Grants = slices.DeleteFunc(key.Grants, func(g *KMSGrant) bool { return g.Name == "eks-"+k.ID })
 	}
 	delete(s.in(k.scope()).Clusters, k.Name)
+	s.kube.kick()
 }
 
 // healthOf are the issues of a cluster, those included that come and go with what it depends on.

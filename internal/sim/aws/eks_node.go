@@ -25,6 +25,12 @@ func (n *EKSNodegroup) ready() (count int) {
 
 // meetNodes looks at the instances of a node group: which have joined, and which are ready.
 func (s *eksService) meetNodes(k *EKSCluster, n *EKSNodegroup) {
+	before := asText(n.Nodes)
+	defer func() {
+		if asText(n.Nodes) != before {
+			s.kube.kick()
+		}
+	}()
 	g := s.cloud.platform.asg.state.in(k.scope()).Groups[n.Group]
 	sc, now := s.cloud.ec2.in(k.scope()), s.cloud.World.Now()
 	seen := map[string]bool{}
@@ -85,6 +91,18 @@ func (s *eksService) joins(sc *ec2Scope, k *EKSCluster, n *EKSNodegroup, i *Inst
 	}
 	from, ok := s.publicAddress(sc, i)
 	return out && ok && k.publicAdmits(from)
+}
+
+// instanceGone: a node goes with its instance.
+func (s *eksService) instanceGone(in scope, id string) {
+	for _, k := range s.in(in).Clusters {
+		for _, n := range k.Nodegroups {
+			if n.Nodes[id] != nil {
+				delete(n.Nodes, id)
+				s.kube.kick()
+			}
+		}
+	}
 }
 
 // publicAddress is the address under which the internet sees an instance: its own, or that of its NAT gateway.

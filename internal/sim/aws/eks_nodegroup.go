@@ -236,10 +236,10 @@ func (s *eksService) deleteNodegroup(c *reqCtx, in *eks.DeleteNodegroupInput) (*
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case n.Status == "DELETING":
+	switch n.Status {
+	case "DELETING":
 		return &eks.DeleteNodegroupOutput{Nodegroup: new(k.sdkNodegroup(n))}, nil
-	case n.Status == "CREATING" || n.Status == "UPDATING":
+	case "CREATING", "UPDATING":
 		return nil, inUse(k.Name, "Nodegroup %s cannot be deleted while it is in the status %s", n.Name, n.Status)
 	}
 	n.Status, n.Modified, n.Deleting, n.Held = "DELETING", c.now, c.now, false

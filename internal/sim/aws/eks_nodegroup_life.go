@@ -237,7 +237,7 @@ func (s *eksService) groupIssues(k *EKSCluster, n *EKSNodegroup) []EKSIssue {
 	case s.cloud.platform.iam.roleByARN(n.RoleARN) == nil:
 		out = append(out, EKSIssue{Code: "IamNodeRoleNotFound", Message: "The node IAM role of the managed node group was not found", Resources: []string{n.RoleARN}})
 	}
-	if int32(len(g.counted())) < g.Desired { //nolint:gosec // a few hundred at most
+	if int32(len(g.counted())) < g.Desired {
 		if failed := s.launchFailure(k, n); failed != nil {
 			out = append(out, *failed)
 		}

@@ -3,8 +3,9 @@ package aws
 import (
 	"encoding/json"
 
-	"github.com/zopday/provisioner/internal/sim"
 	"sigs.k8s.io/yaml"
+
+	"github.com/zopday/provisioner/internal/sim"
 )
 
 const (

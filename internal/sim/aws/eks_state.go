@@ -115,7 +115,10 @@ func (s *eksService) Name() string { return "eks" }
 func (s *eksService) State() any { return s.state }
 
 // Reset implements sim.Service.
-func (s *eksService) Reset() { s.state.Scopes = map[string]*EKSScope{} }
+func (s *eksService) Reset() {
+	s.state.Scopes = map[string]*EKSScope{}
+	s.kube.kick()
+}
 
 func (s *eksService) in(sc scope) *EKSScope {
 	in := s.state.Scopes[sc.key()]
@@ -186,6 +189,7 @@ func (s *eksService) Objects() []sim.Object {
 // made and DEGRADED later; the code and the message become a health issue. LEAK_INTERFACES makes a node group leave network
 // interfaces of its nodes behind when it is deleted. An update in progress ends as Failed.
 func (s *eksService) SetState(id, state, code, message string) error {
+	s.kube.kick()
 	var issues []EKSIssue
 	if code != "" || message != "" {
 		issues = []EKSIssue{{Code: orText(code, "InternalFailure"), Message: orText(message, "An internal error has occurred"), Resources: []string{id}}}
@@ -229,6 +233,7 @@ func failedState(status string) string {
 
 // Remove implements sim.Service.
 func (s *eksService) Remove(id string) error {
+	s.kube.kick()
 	for _, k := range s.clusters() {
 		if k.ARN == id {
 			for _, n := range k.Nodegroups {

@@ -21,15 +21,15 @@ const trustOf = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Princip
 // yard is an account with a network that a cluster can stand in, and roles for it.
 type yard struct {
 	*rig
-	eks                      *eks.Client
-	ec2                      *ec2.Client
-	iam                      *iam.Client
-	kms                      *kms.Client
-	vpc, gateway, nat, eip   string
-	public, private          []string // in the zones a and b
-	privateTable             string
-	clusterRole, nodeRole    string
-	podRole, key, storageKey string
+	eks                    *eks.Client
+	ec2                    *ec2.Client
+	iam                    *iam.Client
+	kms                    *kms.Client
+	vpc, gateway, nat, eip string
+	public, private        []string // in the zones a and b
+	privateTable           string
+	clusterRole, nodeRole  string
+	podRole, key           string
 }
 
 func newYard(t *testing.T, opt sim.Options) *yard { return newYardWith(t, opt, Options{}) }

@@ -23,7 +23,7 @@ import (
 // checks are those of the authenticator that EKS runs (https://github.com/kubernetes-sigs/aws-iam-authenticator, package
 // token).
 const (
-	tokenMark   = "k8s-aws-v1."
+	tokenMark   = "k8s-aws-v1." //nolint:gosec // what such a token begins with
 	tokenSize   = 4096
 	tokenLasts  = 15 * time.Minute
 	clusterHead = "x-k8s-aws-id"

@@ -68,6 +68,7 @@ func (s *eksService) finishUpdate(k *EKSCluster, u *EKSUpdate) {
 		panic(err) // written by begin
 	}
 	u.Status = "Successful"
+	s.kube.kick()
 	switch {
 	case u.Addon != "":
 		s.tickAddon(k, k.Addons[u.Addon])

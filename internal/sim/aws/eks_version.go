@@ -64,8 +64,8 @@ func findVersion(version string) (eksVersion, bool) {
 
 // defaultVersion is the version of a cluster that is asked for without one.
 func defaultVersion(now time.Time) eksVersion {
-	for i := len(eksVersions) - 1; i >= 0; i-- {
-		if v := eksVersions[i]; now.Sub(v.Released) >= defaultAge {
+	for _, v := range slices.Backward(eksVersions) {
+		if now.Sub(v.Released) >= defaultAge {
 			return v
 		}
 	}
@@ -86,24 +86,24 @@ func (s *eksService) creatable(cluster, version string) (eksVersion, error) {
 }
 
 func (s *eksService) describeVersions(c *reqCtx, in *eks.DescribeClusterVersionsInput) (*eks.DescribeClusterVersionsOutput, error) {
-	if in.Status != "" && in.VersionStatus != "" {
+	superseded := string(in.Status) //nolint:staticcheck // clients of last year still send it
+	if superseded != "" && in.VersionStatus != "" {
 		return nil, invalidParameter("", "Only one of status and versionStatus can be given.")
 	}
 	if t := deref(in.ClusterType); t != "" && t != "eks" {
 		return nil, invalidParameter("", "The cluster type %s is invalid.", t)
 	}
 	def, all := defaultVersion(c.now), []types.ClusterVersionInformation{}
-	for i := len(eksVersions) - 1; i >= 0; i-- {
-		v := eksVersions[i]
+	for _, v := range slices.Backward(eksVersions) {
 		status := v.status(c.now)
 		old := strings.ToLower(strings.ReplaceAll(status, "_", "-"))
 		switch {
 		case c.now.Before(v.Released),
 			len(in.ClusterVersions) > 0 && !slices.Contains(in.ClusterVersions, v.Version),
 			in.VersionStatus != "" && string(in.VersionStatus) != status,
-			in.Status != "" && string(in.Status) != old,
+			superseded != "" && superseded != old,
 			deref(in.DefaultOnly) && v.Version != def.Version,
-			status == "UNSUPPORTED" && !deref(in.IncludeAll) && in.VersionStatus == "" && in.Status == "" && len(in.ClusterVersions) == 0:
+			status == "UNSUPPORTED" && !deref(in.IncludeAll) && in.VersionStatus == "" && superseded == "" && len(in.ClusterVersions) == 0:
 			continue
 		}
 		all = append(all, types.ClusterVersionInformation{ClusterType: new("eks"), ClusterVersion: new(v.Version), DefaultPlatformVersion: new(v.platform()),

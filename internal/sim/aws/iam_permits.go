@@ -3,6 +3,7 @@ package aws
 import (
 	"encoding/json"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -87,10 +88,8 @@ func (r *IAMRole) trustsFederated(provider string) bool {
 		if st.Effect != "Allow" || json.Unmarshal(st.Principal, &by) != nil {
 			continue
 		}
-		for _, f := range by["Federated"] {
-			if f == provider {
-				return true
-			}
+		if slices.Contains(by["Federated"], provider) {
+			return true
 		}
 	}
 	return false

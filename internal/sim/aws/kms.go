@@ -75,6 +75,7 @@ func (s *kmsService) createKey(c *reqCtx, in *kms.CreateKeyInput) (*kms.CreateKe
 
 // metadata is how every answer shows a key.
 func (k *KMSKey) metadata(account string) *types.KeyMetadata {
+	//nolint:staticcheck // CustomerMasterKeySpec is deprecated in the model, but the service still answers it
 	out := &types.KeyMetadata{AWSAccountId: new(account), KeyId: new(k.ID), Arn: new(k.ARN), CreationDate: new(k.Created), Enabled: k.State == keyEnabled,
 		Description: new(k.Description), KeyUsage: types.KeyUsageTypeEncryptDecrypt, KeyState: types.KeyState(k.State), Origin: types.OriginTypeAwsKms,
 		KeyManager: types.KeyManagerTypeCustomer, CustomerMasterKeySpec: types.CustomerMasterKeySpecSymmetricDefault, KeySpec: types.KeySpecSymmetricDefault,
@@ -107,7 +108,7 @@ func (s *kmsService) listKeys(c *reqCtx, in *kms.ListKeysInput) (*kms.ListKeysOu
 
 // kmsPage cuts a page.
 func kmsPage[T any](c *reqCtx, all []T, marker *string, limit *int32, def, most int) ([]T, *string, error) {
-	n := int(orDefault(limit, int32(def))) //nolint:gosec // a page size of this file
+	n := int(orDefault(limit, int32(def)))
 	if n < 1 || n > most {
 		return nil, nil, refuse("ValidationException", "1 validation error detected: Value '%d' at 'limit' failed to satisfy constraint: Member must have value less than or equal to %d", n, most)
 	}
