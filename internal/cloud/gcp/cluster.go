@@ -147,7 +147,9 @@ func (p *Provider) learnCluster(ctx context.Context, r *pipeline.Run, id string)
 	info.Endpoint = p.endpointOf(c)
 	info.OIDCIssuer = issuerOf(id)
 	info.Public = publicEndpointText(c) == onOff(true)
-	info.Version = or(minorOf(c.CurrentMasterVersion), info.Version)
+	if now := minorOf(c.CurrentMasterVersion); now != "" && now != info.Version {
+		info.Version, info.SupportUntil = now, standardSupport[now] // GKE upgrades by itself
+	}
 	return r.Save(ctx)
 }
 

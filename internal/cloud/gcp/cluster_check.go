@@ -181,6 +181,9 @@ func (k *clusterChecker) access(ctx context.Context) error {
 		"cloudkms.cryptoKeys.getIamPolicy", "cloudkms.cryptoKeys.setIamPolicy", "cloudkms.cryptoKeyVersions.list", "cloudkms.cryptoKeyVersions.destroy",
 		"compute.firewalls.list", "compute.firewalls.delete", "compute.instances.list", "compute.subnetworks.get", "compute.subnetworks.use",
 	}
+	if k.p.reach.Mode != job.ReachDirect {
+		want = append(want, "container.clusters.connect") // by the DNS endpoint
+	}
 	parts := []func(context.Context) error{
 		func(ctx context.Context) error { return k.enabled(ctx, apis) },
 		func(ctx context.Context) error { return k.permitted(ctx, "permissions for the cluster", want) },

@@ -198,6 +198,24 @@ func TestClusterThatIsBusy(t *testing.T) {
 	g.equal(before)
 }
 
+// Many fields that somebody changed are put right one after another.
+func TestClusterManyChanges(t *testing.T) {
+	t.Parallel()
+	g := newCluster(t, sim.Options{}, job.ModeCreate, oneClusterSpec)
+	g.up()
+	g.patch(g.cluster().ID, `{"shieldedNodes":{"enabled":false},"costManagementConfig":{"enabled":false},"legacyAbac":{"enabled":true},"securityPostureConfig":{"mode":"DISABLED"},
+		"anonymousAuthenticationConfig":{"mode":"ENABLED"},"networkConfig":{"enableIntraNodeVisibility":false},"releaseChannel":{"channel":"RAPID"},
+		"rbacBindingConfig":{"enableInsecureBindingSystemAuthenticated":true},"loggingConfig":{"componentConfig":{"enableComponents":[]}}}`)
+	if n := len(g.differs()); n != 9 {
+		t.Errorf("%d differences are told, want 9", n)
+	}
+	g.another()
+	g.up()
+	if d := g.differs(); len(d) > 0 {
+		t.Errorf("not put right: %v", d)
+	}
+}
+
 // Node pools that others added go with the job's own cluster (E10).
 func TestForeignNodePool(t *testing.T) {
 	t.Parallel()
@@ -245,24 +263,26 @@ func TestClusterSweep(t *testing.T) {
 	g.up()
 	g.leftBehind("a1", g.cluster().Name)
 	g.leftBehind("b2", "their-cluster")
+	g.ingress("x1y2z3w4", g.cluster().Name)
+	g.ingress("q9q9q9q9", "their-cluster")
 	g.another()
 	err := g.try(true, g.p.RemoveCluster)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, g.books(20))
 	}
 	for _, o := range g.world.Objects(sim.ObjectFilter{}) {
-		if strings.HasSuffix(o.ID, "a1") {
+		if strings.HasSuffix(o.ID, "a1") || strings.Contains(o.ID, "x1y2z3w4") {
 			t.Errorf("%s is left", o.ID)
 		}
 	}
 	theirs := 0
 	for _, o := range g.world.Objects(sim.ObjectFilter{}) {
-		if strings.HasSuffix(o.ID, "b2") {
+		if strings.HasSuffix(o.ID, "b2") || strings.Contains(o.ID, "q9q9q9q9") {
 			theirs++
 		}
 	}
-	if theirs != 5 {
-		t.Errorf("of another cluster's %d are left, want 5", theirs)
+	if theirs != 11 {
+		t.Errorf("of another cluster's %d are left, want 11", theirs)
 	}
 	if e := g.event("leftover.removed"); e == "" {
 		t.Error("no event tells of the removals")
@@ -273,7 +293,7 @@ func TestClusterSweep(t *testing.T) {
 		t.Errorf("the network's removal: %v", err)
 	}
 	for _, o := range g.world.Objects(sim.ObjectFilter{}) {
-		if strings.HasSuffix(o.ID, "b2") {
+		if strings.HasSuffix(o.ID, "b2") || strings.Contains(o.ID, "q9q9q9q9") {
 			if _, err := g.world.RemoveObject(o.ID); err != nil {
 				t.Fatal(err)
 			}
@@ -281,6 +301,23 @@ func TestClusterSweep(t *testing.T) {
 	}
 	g.down()
 	g.equal(before)
+}
+
+// ingress is what an Ingress of a cluster leaves in the project, named by a hash of
+// the cluster's UID.
+func (g clusterRig) ingress(hash, cluster string) {
+	g.Helper()
+	global := "projects/" + testProject + "/global/"
+	name := func(kind string) string { return "k8s2-" + kind + hash + "-default-web-0a1b2c3d" }
+	insert := func(op string, params map[string]any) { g.invoke(testProject, "compute", op, params) }
+	insert("healthChecks.insert", map[string]any{"name": name(""), "type": "HTTP", "httpHealthCheck": map[string]any{"port": 80}})
+	insert("backendServices.insert", map[string]any{"name": name(""), "loadBalancingScheme": "EXTERNAL", "protocol": "HTTP", "healthChecks": []any{global + "healthChecks/" + name("")}})
+	insert("urlMaps.insert", map[string]any{"name": name("um-"), "defaultService": global + "backendServices/" + name("")})
+	insert("targetHttpProxies.insert", map[string]any{"name": name("tp-"), "urlMap": global + "urlMaps/" + name("um-")})
+	insert("globalForwardingRules.insert", map[string]any{"name": name("fr-"), "loadBalancingScheme": "EXTERNAL", "portRange": "80", "target": global + "targetHttpProxies/" + name("tp-")})
+	insert("firewalls.insert", map[string]any{"name": name("fw-"), "network": g.infra().NetworkID, "sourceRanges": []any{"130.211.0.0/22"},
+		"targetTags": []any{"gke-" + cluster + "-0a1b2c3d-node"}, "allowed": []any{map[string]any{"IPProtocol": "tcp", "ports": []any{"80"}}}})
+	g.world.Step(time.Minute)
 }
 
 // leftBehind is what a Service and a claim of a cluster leave in the project.

@@ -70,6 +70,7 @@ func (s remains) firewalls(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(balancers)) {
 		parts = append(parts, func(ctx context.Context) error { return s.balancer(ctx, name) })
 	}
+	parts = append(parts, func(ctx context.Context) error { return s.newer(ctx, rules) })
 	if err := pipeline.All(ctx, parts...); err != nil {
 		return err
 	}

@@ -102,7 +102,11 @@ func (p *Provider) pending(ctx context.Context, r *pipeline.Run, id string) erro
 	if err != nil || done {
 		return err
 	}
-	return pipeline.Wait(2*time.Second, "%s of %s to be carried out", u.verb, base(id))
+	often := 2 * time.Second
+	if part(u.link, "locations") != "" {
+		often = 5 * time.Second // changes of a cluster take a minute and more
+	}
+	return pipeline.Wait(often, "%s of %s to be carried out", u.verb, base(id))
 }
 
 // set is how an aspect is put right by a call that answers with an operation on
@@ -226,7 +230,11 @@ func (p *Provider) ensure(ctx context.Context, r *pipeline.Run, x pipeline.Resou
 	}
 	key := "sets of " + x.Kind + " " + x.Key
 	n, _ := r.Recall(key).(int)
-	if n++; n > setsTolerated {
+	most := setsTolerated
+	if x.Kind == kindCluster || x.Kind == kindNodePool {
+		most = len(clusterSettings) + setsTolerated // one field at a time
+	}
+	if n++; n > most {
 		return id, pipeline.Fatal("change-lost", fmt.Sprintf("%s: the cloud acknowledges a change and does not keep it", x),
 			"Look at it in the cloud's console, then retry.")
 	}

@@ -40,7 +40,7 @@ func (c *checker) place(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	zones = slices.DeleteFunc(zones, func(z string) bool { return down[z] })
+	zones = slices.DeleteFunc(zones, func(z string) bool { return down[z] || !ordinary(z) })
 	slices.Sort(zones)
 	if len(zones) < c.spec.Zones {
 		c.fails("zones", "config.spec.network.zones", fmt.Sprintf("%s has %d zones that are up, and the job asks for %d", c.p.region, len(zones), c.spec.Zones), "Ask for fewer, or use another region.")
@@ -52,6 +52,10 @@ func (c *checker) place(ctx context.Context) error {
 	c.ok(check, "%s, zones %s", c.p.region, strings.Join(c.ic.Zones, ", "))
 	return nil
 }
+
+// ordinary reports whether a zone is for everything. Those for AI alone, such as
+// us-south1-ai1b, have neither common machine types nor most services ("AI zones").
+func ordinary(zone string) bool { return len(zone)-strings.LastIndexByte(zone, '-') == 2 }
 
 // zonesDown are the zones that are not up now.
 func (c *checker) zonesDown(ctx context.Context) (map[string]bool, error) {
