@@ -21,13 +21,18 @@ func (p *Provider) readOIDC(ctx context.Context, arn string) (*iam.GetOpenIDConn
 	})
 }
 
+// oidcARN is the ARN of the provider for an issuer: IAM makes it from the URL.
+func (p *Provider) oidcARN(r *pipeline.Run, issuer string) string {
+	return "arn:" + partition(p.region) + ":iam::" + r.Job.Config.InfraConfig.Account + ":oidc-provider/" + strings.TrimPrefix(issuer, "https://")
+}
+
 // oidcProvider lets IAM trust the tokens of the cluster's service accounts, for
 // workloads that do not use Pod Identity ("IAM roles for service accounts"). IAM
 // makes its ARN from the issuer, so that there is one at most.
 func (p *Provider) oidcProvider(r *pipeline.Run) pipeline.Resource {
 	ic := r.Job.Config.InfraConfig
 	host := strings.TrimPrefix(ic.Cluster.OIDCIssuer, "https://")
-	arn := "arn:" + partition(p.region) + ":iam::" + ic.Account + ":oidc-provider/" + host
+	arn := p.oidcARN(r, ic.Cluster.OIDCIssuer)
 	x := pipeline.Resource{Kind: kindOIDC, Key: oidcKey, Name: or(host, clusterNameOf(r.Job))}
 	x.Get = func(ctx context.Context, id string) (pipeline.Seen, error) {
 		got, err := p.readOIDC(ctx, id)

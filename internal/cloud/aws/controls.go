@@ -53,10 +53,16 @@ func (p *Provider) Controls(ctx context.Context, r *pipeline.Run) ([]job.Control
 			return nil
 		})
 	}
+	var rows []job.Control
+	if isCluster(r.Job) {
+		reads = append(reads, func(ctx context.Context) (err error) {
+			rows, err = p.clusterControls(ctx, r)
+			return err
+		})
+	}
 	if err := pipeline.All(ctx, reads...); err != nil {
 		return nil, err
 	}
-	var rows []job.Control
 	for _, c := range reports {
 		rows = append(rows, c.rows...)
 	}
