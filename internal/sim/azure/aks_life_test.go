@@ -300,8 +300,8 @@ func TestClusterGuards(t *testing.T) {
 	if _, err = clusters.BeginCreateOrUpdate(g.ctx, "rg", "shop", clusterModel(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = clusters.Get(g.ctx, "rg", "shop", nil); err == nil || len(kube.open) != 0 {
-		t.Errorf("a cluster that was swallowed is there: %v, %d API servers", err, len(kube.open))
+	if _, err = clusters.Get(g.ctx, "rg", "shop", nil); err == nil || kube.count() != 0 {
+		t.Errorf("a cluster that was swallowed is there: %v, %d API servers", err, kube.count())
 	}
 	g.cluster(clusterModel())
 	lock := func(method, scope string) {
@@ -330,8 +330,8 @@ func TestClusterGuards(t *testing.T) {
 	}
 	gp, err := g.groups().BeginDelete(g.ctx, "rg", nil)
 	done(g, gp, err)
-	if left := g.world.Objects(sim.ObjectFilter{Cloud: "azure", ID: "*_shop_*"}); len(left) != 0 || len(kube.open) != 0 {
-		t.Errorf("left: %d objects, %d API servers", len(left), len(kube.open))
+	if left := g.world.Objects(sim.ObjectFilter{Cloud: "azure", ID: "*_shop_*"}); len(left) != 0 || kube.count() != 0 {
+		t.Errorf("left: %d objects, %d API servers", len(left), kube.count())
 	}
 }
 
@@ -379,10 +379,7 @@ func TestClusterPlacement(t *testing.T) {
 
 	g.world.Reset()
 	for range 100 {
-		kube.mu.Lock()
-		n := len(kube.open)
-		kube.mu.Unlock()
-		if n == 0 {
+		if kube.count() == 0 {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -56,7 +56,7 @@ func (c *Cloud) judgePool(r *request, now, old, cluster *Resource) *Error {
 			return e
 		}
 	}
-	size, e := c.checkPool(r, now, old, cluster)
+	size, e := c.checkPool(r, now, cluster)
 	if e != nil {
 		return e
 	}

@@ -12,7 +12,7 @@ var (
 )
 
 // checkPool judges a pool by itself, and answers the size of its machines.
-func (c *Cloud) checkPool(r *request, now, old, cluster *Resource) (*vmSize, *Error) {
+func (c *Cloud) checkPool(r *request, now, cluster *Resource) (*vmSize, *Error) {
 	p := now.Properties
 	if typ := p.str("type"); typ != "" && typ != "VirtualMachineScaleSets" {
 		return nil, badParameter("agentPoolProfile.type", "The agent pool type %s is not offered: availability sets were retired on September 30, 2025, and pools of single machines are not simulated.", typ)
@@ -20,7 +20,7 @@ func (c *Cloud) checkPool(r *request, now, old, cluster *Resource) (*vmSize, *Er
 	if strings.EqualFold(p.str("osType"), "Windows") {
 		return nil, badParameter("agentPoolProfile.osType", "Windows agent pools are not simulated.")
 	}
-	size, e := c.checkPoolSize(r, now, cluster)
+	size, e := c.checkPoolSize(now, cluster)
 	if e != nil {
 		return nil, e
 	}
@@ -37,7 +37,7 @@ func (c *Cloud) checkPool(r *request, now, old, cluster *Resource) (*vmSize, *Er
 		return nil, badParameter("agentPoolProfile.maxPods", "The value of parameter agentPoolProfile.maxPods is invalid. It must be between 10 and 250.")
 	}
 	if p.flag("enableEncryptionAtHost") {
-		if c.feature(r.subscription, hostEncryption) != "Registered" {
+		if c.feature(r.subscription) != "Registered" {
 			return nil, refuseCluster(http.StatusBadRequest, "SubscriptionNotEnabledEncryptionAtHost", "", "Subscription does not enable EncryptionAtHost.")
 		}
 		if size.Series.NoHostCrypt {
@@ -48,7 +48,7 @@ func (c *Cloud) checkPool(r *request, now, old, cluster *Resource) (*vmSize, *Er
 }
 
 // checkPoolSize finds the size of a pool's machines, sold here and in the zones that are asked for.
-func (c *Cloud) checkPoolSize(r *request, now, cluster *Resource) (*vmSize, *Error) {
+func (c *Cloud) checkPoolSize(now, cluster *Resource) (*vmSize, *Error) {
 	p := now.Properties
 	if p.str("vmSize") == "" {
 		p["vmSize"] = "Standard_D4ds_v5" // AKS picks one

@@ -114,8 +114,8 @@ func TestClusterRefusals(t *testing.T) {
 	g.group("resources") // MC_resources_…_westus2 is longer than 80 then
 	_, err = clusters.BeginCreateOrUpdate(g.ctx, "resources", strings.Repeat("a", 63), clusterModel(), nil)
 	refused(t, err, 400, "InvalidParameter")
-	if len(kube.open) > 0 {
-		t.Errorf("%d API servers of refused clusters", len(kube.open))
+	if kube.count() > 0 {
+		t.Errorf("%d API servers of refused clusters", kube.count())
 	}
 	g.world.SetQuota("azure", clusterService, "ManagedClusters", "", "", 0)
 	_, err = clusters.BeginCreateOrUpdate(g.ctx, "rg", "shop", clusterModel(), nil)
@@ -349,7 +349,7 @@ func TestClusterDeletePreempts(t *testing.T) {
 	}
 	_, err = p.Result(g.ctx) // its operation ended well, and the cluster is not there
 	refused(t, err, 404, "ResourceNotFound")
-	if len(kube.open) != 0 {
+	if kube.count() != 0 {
 		t.Error("an API server is left")
 	}
 }

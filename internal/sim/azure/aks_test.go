@@ -46,6 +46,13 @@ func (k *kubeDouble) Close(id string) {
 
 func (k *kubeDouble) CA() []byte { return nil }
 
+// count is how many API servers are open.
+func (k *kubeDouble) count() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.open)
+}
+
 // only is the one cluster that is open, and its nodes.
 func (k *kubeDouble) only(t *testing.T) (sim.KubeCluster, []sim.KubeNode) {
 	t.Helper()
@@ -145,7 +152,7 @@ func TestClusterLife(t *testing.T) {
 	if left := g.world.Residue("job_1"); len(left) != 0 {
 		t.Errorf("left: %+v", left)
 	}
-	if len(kube.open) != 0 {
+	if kube.count() != 0 {
 		t.Error("the API server is still open")
 	}
 	sp, err := g.networks().NewSubnetsClient().BeginDelete(g.ctx, "rg", "net", "a", nil)

@@ -24,12 +24,12 @@ func (c *Cloud) addFeatures() {
 		route{method: "POST", pattern: path + "/register", service: "features", operation: "Features_Register", versions: featureVersions, serve: c.registerFeature})
 }
 
-// feature is the state of a feature in a subscription.
-func (c *Cloud) feature(subscription, name string) string {
-	if s := c.guests.state.Features[key(subscription+"/"+name)]; s != "" {
+// feature is the state of encryption at host in a subscription.
+func (c *Cloud) feature(subscription string) string {
+	if s := c.guests.state.Features[key(subscription+"/"+hostEncryption)]; s != "" {
 		return s
 	}
-	if v, ok := c.World.QuotaValue("azure", "features", name, subscription, ""); ok && v > 0 {
+	if v, ok := c.World.QuotaValue("azure", "features", hostEncryption, subscription, ""); ok && v > 0 {
 		return "Registered"
 	}
 	return "NotRegistered"
@@ -41,12 +41,12 @@ func (c *Cloud) getFeature(r *request) (answer, error) {
 		return answer{}, refuse(http.StatusNotFound, "FeatureNotFound", "The feature '%s' could not be found.", r.vars["feature"])
 	}
 	return plain(map[string]any{"id": "/subscriptions/" + r.subscription + "/providers/Microsoft.Features/providers/Microsoft.Compute/features/EncryptionAtHost",
-		"name": hostEncryption, "type": "Microsoft.Features/providers/features", "properties": map[string]any{"state": c.feature(r.subscription, hostEncryption)}}), nil
+		"name": hostEncryption, "type": "Microsoft.Features/providers/features", "properties": map[string]any{"state": c.feature(r.subscription)}}), nil
 }
 
 // registerFeature asks for a feature; it takes some minutes.
 func (c *Cloud) registerFeature(r *request) (answer, error) {
-	if name := r.vars["namespace"] + "/" + r.vars["feature"]; strings.EqualFold(name, hostEncryption) && c.feature(r.subscription, hostEncryption) != "Registered" {
+	if name := r.vars["namespace"] + "/" + r.vars["feature"]; strings.EqualFold(name, hostEncryption) && c.feature(r.subscription) != "Registered" {
 		at := key(r.subscription + "/" + hostEncryption)
 		c.guests.state.Features[at] = "Registering"
 		c.after(3*time.Minute, computeService, "feature", at)

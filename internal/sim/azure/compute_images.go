@@ -144,7 +144,7 @@ func (c *Cloud) checkSecurity(r *request, sec doc, size *vmSize, i *imageSKU) *E
 	} else if sec.has("uefiSettings") {
 		return invalidParameter("securityProfile.uefiSettings", "UefiSettings in securityProfile is only supported for securityType 'TrustedLaunch' or 'ConfidentialVM'.")
 	}
-	if sec.flag("encryptionAtHost") && c.feature(r.subscription, hostEncryption) != "Registered" {
+	if sec.flag("encryptionAtHost") && c.feature(r.subscription) != "Registered" {
 		return invalidParameter("securityProfile.encryptionAtHost", "The property 'securityProfile.encryptionAtHost' is not valid because the '%s' feature is not enabled for this subscription.", hostEncryption)
 	}
 	if sec.flag("encryptionAtHost") && size.Series.NoHostCrypt {
