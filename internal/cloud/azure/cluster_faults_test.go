@@ -114,7 +114,7 @@ func TestClusterThatWasUpIsMended(t *testing.T) {
 	g.fault(sim.Fault{Kind: sim.FaultOpFailed, Operation: "ManagedClusters_CreateOrUpdate", Seconds: 5, Code: "OverlaymgrReconcileError", Message: "an add-on did not come up", Count: -1})
 	g.another()
 	err := g.try(false, g.steps(false)...)
-	if f := fatal(err); f == nil || f.Problem.Code != "cluster-failed" || !strings.Contains(f.Problem.Message, "add-on did not come up") || !g.exists(id) {
+	if f := fatal(err); f == nil || f.Problem.Code != "cluster-failed" || !strings.Contains(f.Problem.Message, "does not mend it: ") || !g.exists(id) {
 		t.Errorf("the verdict is %v", err)
 	}
 	g.world.ClearFaults("")
