@@ -29,10 +29,13 @@ func (k *keeper) recover(o *operation, s *standing) error {
 	if last.Info.Status == rcommon.StatusDeployed {
 		return o.keepNewest(s.rec) // several are called deployed
 	}
-	if err := k.r.Event(o.ctx, "release.recovered", "%s was left %s; it is recovered", k.id, last.Info.Status); err != nil {
-		return err
+	recovered := func() error {
+		return k.r.Event(o.ctx, "release.recovered", "%s was left %s; it is recovered", k.id, last.Info.Status)
 	}
 	if last.Info.Status == rcommon.StatusUninstalling || last.Info.Status == rcommon.StatusUninstalled {
+		if err := recovered(); err != nil {
+			return err
+		}
 		return k.startAgain(o, s.rec, nil)
 	}
 	hooks, err := o.cluster.hooksOf(o.ctx, last)
@@ -41,6 +44,9 @@ func (k *keeper) recover(o *operation, s *standing) error {
 	}
 	if hooks.active != "" {
 		return &hookRuns{hooks.active}
+	}
+	if err := recovered(); err != nil {
+		return err
 	}
 	whole, err := o.whole(s.rec, hooks)
 	if err != nil {

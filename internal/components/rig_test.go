@@ -334,7 +334,7 @@ func (w *wire) serve(proxy http.Handler, rw http.ResponseWriter, r *http.Request
 		proxy.ServeHTTP(httptest.NewRecorder(), r)
 		panic(http.ErrAbortHandler)
 	case dead:
-		panic(http.ErrAbortHandler)
+		http.Error(rw, "dead", http.StatusServiceUnavailable)
 	case spoil != nil && spoil(r):
 		rw.Header().Set("Content-Type", "application/json")
 		rw.WriteHeader(http.StatusNotFound)
