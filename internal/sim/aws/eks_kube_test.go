@@ -314,13 +314,13 @@ func TestClusterMakesThingsInTheAccount(t *testing.T) {
 	if done = must(cloud.DeleteDisk(ctx, claim))(t); !done {
 		t.Error("the disk does not go")
 	}
-	if left := y.marked("kubernetes.io/cluster/prod", "kubernetes.io/created-for", "kubernetes.io/service-name"); len(left) != 0 {
+	if left := y.marked("kubernetes.io/created-for", "kubernetes.io/service-name"); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
 }
 
-// marked lists the load balancers, target groups, security groups of load balancers and disks of the cluster.
-func (y *yard) marked(_ string, keys ...string) (out []string) {
+// marked lists what has a tag whose key begins with one of these.
+func (y *yard) marked(keys ...string) (out []string) {
 	for _, o := range y.w.Objects(sim.ObjectFilter{Cloud: "aws"}) {
 		for key := range o.Tags {
 			if slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(key, k) }) {
@@ -346,7 +346,7 @@ func TestOrphansOfADeletedCluster(t *testing.T) {
 	if _, err := cloud.DeleteLoadBalancer(context.Background(), service); err == nil {
 		t.Error("the controllers of a deleted cluster still work")
 	}
-	if left := y.marked("", "kubernetes.io/service-name"); len(left) != 4 { // balancer, listener, target group, security group
+	if left := y.marked("kubernetes.io/service-name"); len(left) != 4 { // balancer, listener, target group, security group
 		t.Errorf("left: %v", left)
 	}
 	_, err := y.ec2.DeleteVpc(y.ctx(), &ec2.DeleteVpcInput{VpcId: &y.vpc})
