@@ -40,6 +40,14 @@ type ClusterFamily interface {
 	RevokeAccess(ctx context.Context, ref job.ClusterRef, principal string) error
 }
 
+// A RemovalGuard is a cloud where something can stand in the way of a teardown
+// that has to be known before its first deletion, inside the cluster or outside:
+// Azure's locks, which half a teardown runs into (failure kind E19).
+type RemovalGuard interface {
+	// Removable names what is in the way; it only reads.
+	Removable(ctx context.Context, r *pipeline.Run) error
+}
+
 // KubeAccess is how an API server is reached.
 type KubeAccess struct {
 	Server string // https URL

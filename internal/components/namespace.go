@@ -163,7 +163,7 @@ func (e *Engine) removeNamespace(ctx context.Context, r *pipeline.Run, access cl
 // ordinary are things that every namespace has, or that come and go by themselves.
 var ordinary = map[string]bool{
 	"events": true, "endpoints": true, "endpointslices": true, "leases": true, "controllerrevisions": true, "bindings": true,
-	"ConfigMap kube-root-ca.crt": true, "ServiceAccount default": true,
+	"ConfigMap kube-root-ca.crt": true, "ServiceAccount default": true, "ResourceQuota " + kube.TeardownQuota: true,
 }
 
 // contents lists what is in a namespace that is not gone with something else.

@@ -43,6 +43,8 @@ func RESTConfig(ctx context.Context, access cloud.KubeAccess) (*rest.Config, err
 		// One job makes few calls at a time, but a chart has many objects.
 		QPS: 50, Burst: 100,
 		UserAgent: "zopday-provisioner",
+		// What an API server warns of, such as pod security, is not this process's output.
+		WarningHandler: rest.NoWarnings{},
 	}, nil
 }
 

@@ -84,8 +84,9 @@ type drain struct {
 	dyn   dynamic.Interface
 }
 
-// quota is the name of what bars new load balancers and volumes.
-const quota = "zopday-teardown"
+// TeardownQuota is the name of the ResourceQuota that bars new load balancers and
+// volumes in every namespace of a cluster that goes.
+const TeardownQuota = "zopday-teardown"
 
 // bar keeps automation in the cluster from making anew what a drain takes away.
 func (d *drain) bar(ctx context.Context) ([]string, error) {
@@ -99,7 +100,7 @@ func (d *drain) bar(ctx context.Context) ([]string, error) {
 			continue
 		}
 		q := &corev1.ResourceQuota{
-			ObjectMeta: metav1.ObjectMeta{Name: quota, Labels: map[string]string{managedBy: "zopday"}},
+			ObjectMeta: metav1.ObjectMeta{Name: TeardownQuota, Labels: map[string]string{managedBy: "zopday"}},
 			Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
 				corev1.ResourceServicesLoadBalancers: none, corev1.ResourcePersistentVolumeClaims: none,
 			}},

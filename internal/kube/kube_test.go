@@ -338,7 +338,7 @@ func (r *rig) drain(t *testing.T) {
 	r.cloud.mu.Lock()
 	r.cloud.stuck = true
 	r.cloud.mu.Unlock()
-	r.ok(c.CoreV1().ResourceQuotas("shop").Delete(ctx, quota, metav1.DeleteOptions{}))
+	r.ok(c.CoreV1().ResourceQuotas("shop").Delete(ctx, TeardownQuota, metav1.DeleteOptions{}))
 	_, err = c.CoreV1().Services("shop").Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "stuck"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{})

@@ -179,6 +179,11 @@ func (s Set) drainCluster(ctx context.Context, r *pipeline.Run) error {
 	if r.Mode != pipeline.Apply {
 		return nil
 	}
+	if guard, ok := s.Cloud.(cloud.RemovalGuard); ok {
+		if err := guard.Removable(ctx, r); err != nil {
+			return err
+		}
+	}
 	spec, err := r.Job.ClusterSpec()
 	if err != nil {
 		return err
