@@ -33,6 +33,39 @@ func TestRealAPIServer(t *testing.T) {
 	g.vnet("net", "10.20.0.0/16", "10.20.0.0/20", "10.20.16.0/20")
 	id := *g.cluster(clusterModel()).ID
 	clusters := g.containers().NewManagedClustersClient()
+	api := g.apiServer(must(clusters.ListClusterUserCredentials(g.ctx, "rg", "shop", nil))(t).Kubeconfigs[0].Value)
+	token := g.clusterToken()
+	const name = "55555555-5555-4555-8555-555555555555"
+	api.expect("/api/v1/nodes", "nobody", http.StatusUnauthorized)
+	api.expect("/api/v1/nodes", token, http.StatusForbidden)
+	g.assign(name, id, role("7f6c6a51-bcf8-42ba-9220-52d62157d7db"), DefaultClients()[0].ObjectID)
+	api.expect("/api/v1/namespaces/default/services", token, http.StatusOK)
+	api.expect("/api/v1/namespaces/default/secrets", token, http.StatusForbidden)
+	must(g.assignments().Delete(g.ctx, id, name, nil))(t)
+	g.assign(name, id, clusterAdminRole, DefaultClients()[0].ObjectID)
+	nodes := api.expect("/api/v1/nodes", token, http.StatusOK).docs("items")
+	if len(nodes) != 3 || nodes[0].sub("metadata.labels")["kubernetes.azure.com/agentpool"] != "system" {
+		t.Errorf("nodes %.600s", text(nodes))
+	}
+	if classes := api.expect("/apis/storage.k8s.io/v1/storageclasses", token, http.StatusOK).docs("items"); len(classes) != len(diskClasses) {
+		t.Errorf("%d storage classes", len(classes))
+	}
+	p, err := clusters.BeginDelete(g.ctx, "rg", "shop", nil)
+	done(g, p, err)
+	if status, _, err := api.ask("/version", token); err == nil {
+		t.Errorf("the API server of a deleted cluster answers %d", status)
+	}
+}
+
+// An apiServerClient talks to the API server that a configuration names.
+type apiServerClient struct {
+	t      *testing.T
+	server string
+	http   *http.Client
+}
+
+func (g *rig) apiServer(kubeconfig []byte) *apiServerClient {
+	g.t.Helper()
 	var config struct {
 		Clusters []struct {
 			Cluster struct {
@@ -41,63 +74,49 @@ func TestRealAPIServer(t *testing.T) {
 			} `json:"cluster"`
 		} `json:"clusters"`
 	}
-	raw := must(clusters.ListClusterUserCredentials(g.ctx, "rg", "shop", nil))(t).Kubeconfigs[0].Value
-	if err := yaml.Unmarshal(raw, &config); err != nil {
-		t.Fatal(err)
+	if err := yaml.Unmarshal(kubeconfig, &config); err != nil {
+		g.t.Fatal(err)
 	}
-	at := config.Clusters[0].Cluster
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(must(base64.StdEncoding.DecodeString(at.CA))(t)) {
-		t.Fatal("no CA")
+	if !roots.AppendCertsFromPEM(must(base64.StdEncoding.DecodeString(config.Clusters[0].Cluster.CA))(g.t)) {
+		g.t.Fatal("no CA")
 	}
-	client := &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
-	token := g.clusterToken()
-	ask := func(path, token string) (int, doc) {
-		t.Helper()
-		req := must(http.NewRequestWithContext(t.Context(), http.MethodGet, at.Server+path, nil))(t)
-		req.Header.Set("Authorization", "Bearer "+token)
-		resp := must(client.Do(req))(t)
-		defer func() { _ = resp.Body.Close() }()
-		body := doc{}
-		if err := json.Unmarshal(must(io.ReadAll(resp.Body))(t), &body); err != nil && resp.StatusCode == http.StatusOK {
-			t.Fatal(err)
+	return &apiServerClient{t: g.t, server: config.Clusters[0].Cluster.Server,
+		http: &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}}
+}
+
+func (a *apiServerClient) ask(path, token string) (int, doc, error) {
+	a.t.Helper()
+	req := must(http.NewRequestWithContext(a.t.Context(), http.MethodGet, a.server+path, nil))(a.t)
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := a.http.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body := doc{}
+	if err := json.Unmarshal(must(io.ReadAll(resp.Body))(a.t), &body); err != nil && resp.StatusCode == http.StatusOK {
+		return 0, nil, err
+	}
+	return resp.StatusCode, body, nil
+}
+
+// expect asks until the answer is as expected, and a list has something in it: controllers take a while to sum roles up, and the cloud to
+// bring its nodes.
+func (a *apiServerClient) expect(path, token string, want int) doc {
+	a.t.Helper()
+	for n := 0; ; n++ {
+		got, body, err := a.ask(path, token)
+		if err != nil {
+			a.t.Fatal(err)
 		}
-		return resp.StatusCode, body
-	}
-	expect := func(path, token string, status int) doc {
-		t.Helper()
-		// Controllers take a while to sum roles up, and the cloud to bring its nodes.
-		got, body := ask(path, token)
-		for range 300 {
-			if got == status && (status != http.StatusOK || len(body.docs("items")) > 0) {
-				return body
-			}
-			time.Sleep(100 * time.Millisecond)
-			got, body = ask(path, token)
+		if got == want && (want != http.StatusOK || len(body.docs("items")) > 0) {
+			return body
 		}
-		t.Errorf("%s: %d, want %d: %.300s", path, got, status, text(body))
-		return body
-	}
-	const name = "55555555-5555-4555-8555-555555555555"
-	expect("/api/v1/nodes", "nobody", http.StatusUnauthorized)
-	expect("/api/v1/nodes", token, http.StatusForbidden)
-	g.assign(name, id, role("7f6c6a51-bcf8-42ba-9220-52d62157d7db"), DefaultClients()[0].ObjectID)
-	expect("/api/v1/namespaces/default/services", token, http.StatusOK)
-	expect("/api/v1/namespaces/default/secrets", token, http.StatusForbidden)
-	must(g.assignments().Delete(g.ctx, id, name, nil))(t)
-	g.assign(name, id, clusterAdminRole, DefaultClients()[0].ObjectID)
-	nodes := expect("/api/v1/nodes", token, http.StatusOK).docs("items")
-	if len(nodes) != 3 || nodes[0].sub("metadata.labels")["kubernetes.azure.com/agentpool"] != "system" {
-		t.Errorf("nodes %.600s", text(nodes))
-	}
-	if classes := expect("/apis/storage.k8s.io/v1/storageclasses", token, http.StatusOK).docs("items"); len(classes) != len(diskClasses) {
-		t.Errorf("%d storage classes", len(classes))
-	}
-	p, err := clusters.BeginDelete(g.ctx, "rg", "shop", nil)
-	done(g, p, err)
-	req := must(http.NewRequestWithContext(t.Context(), http.MethodGet, at.Server+"/version", nil))(t)
-	if resp, err := client.Do(req); err == nil {
-		_ = resp.Body.Close()
-		t.Error("the API server of a deleted cluster answers")
+		if n == 300 {
+			a.t.Errorf("%s: %d, want %d: %.300s", path, got, want, text(body))
+			return body
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
 }

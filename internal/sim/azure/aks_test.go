@@ -211,7 +211,6 @@ func (g *rig) assign(name, scope, role, who string) {
 func TestClusterAuthentication(t *testing.T) {
 	t.Parallel()
 	g, kube := kubeRig(t)
-	clusters := g.containers().NewManagedClustersClient()
 	made := g.cluster(clusterModel())
 	c, _ := kube.only(t)
 	token := g.clusterToken()
@@ -257,6 +256,14 @@ func TestClusterAuthentication(t *testing.T) {
 	if u, _ := c.Authenticate(token); !slices.Contains(u.Groups, "system:masters") {
 		t.Errorf("a member of the administrators' group is %+v", u)
 	}
+}
+
+func TestClusterCredentials(t *testing.T) {
+	t.Parallel()
+	g, _ := kubeRig(t)
+	clusters := g.containers().NewManagedClustersClient()
+	g.cluster(clusterModel())
+	token := g.clusterToken()
 	_, err := clusters.ListClusterAdminCredentials(g.ctx, "rg", "shop", nil)
 	if re := refused(t, err, 400, "BadRequest"); !strings.Contains(re.Error(), "static credential is not allowed") {
 		t.Error(re)
