@@ -59,7 +59,7 @@ func (p *Provider) nodeTraits(ctx context.Context, r *pipeline.Run, instanceType
 	}
 	t := nodeTraits{ephemeral: s.holds(diskGiB)}
 	if s.traits.encrypted {
-		if t.encrypted, err = p.feature(ctx, "Microsoft.Compute", "EncryptionAtHost"); err != nil {
+		if t.encrypted, err = p.hostEncryption(ctx); err != nil {
 			return t, err
 		}
 	}

@@ -157,7 +157,7 @@ func (c *checker) reachable(context.Context) ([]cloud.Check, error) {
 	slices.Sort(info.PublicCIDRs)
 	info.PublicCIDRs = slices.Compact(info.PublicCIDRs)
 	for _, text := range info.PublicCIDRs {
-		if p, err := netip.ParsePrefix(text); err != nil || !p.Addr().Is4() || p.Addr().IsPrivate() || p.Addr().IsLoopback() || p.Addr().IsLinkLocalUnicast() {
+		if !publicRange(text) {
 			return []cloud.Check{fails(check, field+".publicCidrs", text+" is no public IPv4 range, and AKS lets in no others", "Name the public addresses that connections come from.")}, nil
 		}
 	}
@@ -169,6 +169,12 @@ func (c *checker) reachable(context.Context) ([]cloud.Check, error) {
 			"See that the provisioner's own address is among the ranges, or leave them out.")}, nil
 	}
 	return []cloud.Check{passes(check, "public, for %s alone", strings.Join(info.PublicCIDRs, ", "))}, nil
+}
+
+// publicRange reports whether a text is a range of public IPv4 addresses.
+func publicRange(text string) bool {
+	p, err := netip.ParsePrefix(text)
+	return err == nil && p.Addr().Is4() && !p.Addr().IsPrivate() && !p.Addr().IsLoopback() && !p.Addr().IsLinkLocalUnicast()
 }
 
 // waived reports whether the spec lets a control not hold.

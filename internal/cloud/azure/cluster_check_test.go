@@ -28,56 +28,60 @@ func (g *rig) checks() []cloud.Check {
 
 const hubSpec = `"existing":{"networkId":"` + theirs + "/providers/" + typeVNet + `/hub"}`
 
+func withoutHostEncryption(g *rig) { g.quota("features", "Microsoft.Compute/EncryptionAtHost", 0) }
+
+// clusterChecks are jobs with what stepValidate has to say of them.
+var clusterChecks = map[string]struct {
+	spec    string
+	mode    job.Mode // create if not said
+	reach   *job.Reach
+	furnish func(g *rig)
+
+	status cloud.CheckStatus
+	field  string
+	says   string
+}{
+	"all is well":               {spec: clusterSpec, status: cloud.CheckOK, says: "in standard support until 2027-03-31"},
+	"a version of one's own":    {spec: `{"version":"1.36"}`, status: cloud.CheckOK, says: "1.36, in standard support"},
+	"a version that is none":    {spec: `{"version":"1.99"}`, status: cloud.CheckFails, field: "config.spec.version", says: "does not offer Kubernetes 1.99"},
+	"past its support":          {spec: `{"version":"1.33"}`, status: cloud.CheckFails, field: "config.spec.version", says: "past its standard support"},
+	"past its support, asked":   {spec: `{"version":"1.33","extendedSupport":true}`, status: cloud.CheckWarning, field: "config.spec.version", says: "long-term support"},
+	"reach of nobody":           {spec: `{}`, reach: &job.Reach{}, status: cloud.CheckFails, field: "config.spec.endpoint", says: "would not reach"},
+	"public without ranges":     {spec: `{"endpoint":{"publicCidrs":["198.51.100.0/24"]}}`, reach: &job.Reach{Mode: job.ReachPublic}, status: cloud.CheckFails, field: "config.spec.endpoint", says: "would not reach"},
+	"through a tunnel":          {spec: `{}`, reach: &job.Reach{Mode: job.ReachTunnel}, status: cloud.CheckFails, field: "config.spec.endpoint", says: "no tunnel"},
+	"directly":                  {spec: `{}`, reach: &job.Reach{Mode: job.ReachDirect}, status: cloud.CheckOK, says: "private, reached directly"},
+	"directly, with ranges":     {spec: `{"endpoint":{"publicCidrs":["198.51.100.0/24"]}}`, reach: &job.Reach{Mode: job.ReachDirect}, status: cloud.CheckWarning, field: "config.spec.endpoint.publicCidrs", says: "private or public"},
+	"a private range":           {spec: `{"endpoint":{"publicCidrs":["10.1.0.0/16"]}}`, status: cloud.CheckFails, field: "config.spec.endpoint.publicCidrs", says: "no public IPv4 range"},
+	"ranges beside one's own":   {spec: `{"endpoint":{"publicCidrs":["198.51.100.0/24"]}}`, status: cloud.CheckOK, says: "public, for 198.51.100.0/24, 203.0.113.7/32 alone"},
+	"a size that is none":       {spec: `{"nodePools":[{"name":"workers","instanceType":"Standard_D2s_v9"}]}`, status: cloud.CheckFails, field: "config.spec.nodePools[1].instanceType", says: "not a size"},
+	"a size that is too small":  {spec: `{"nodePools":[{"name":"workers","instanceType":"Standard_B2ts_v2"}]}`, status: cloud.CheckFails, field: "config.spec.nodePools[1].instanceType", says: "AKS takes nodes of 2 and 4"},
+	"a size that nobody has":    {spec: `{"nodePools":[{"name":"workers","size":{"vcpus":190,"memoryGiB":8}}]}`, status: cloud.CheckFails, field: "config.spec.nodePools[1].size", says: "no current size"},
+	"spot that is none":         {spec: `{"nodePools":[{"name":"workers"},{"name":"spare","instanceType":"Standard_B2s_v2","spot":true}]}`, status: cloud.CheckFails, field: "config.spec.nodePools[2].spot", says: "spot capacity"},
+	"no encryption":             {spec: `{}`, furnish: withoutHostEncryption, status: cloud.CheckFails, field: "config.spec.waive", says: "EncryptionAtHost"},
+	"no encryption, waived":     {spec: `{"waive":[{"control":"AKS-14","reason":"a trial"}]}`, furnish: withoutHostEncryption, status: cloud.CheckWarning, field: "config.spec.waive", says: "EncryptionAtHost"},
+	"no encryption of the size": {spec: `{"nodePools":[{"name":"workers","instanceType":"Standard_A2_v2"}]}`, status: cloud.CheckFails, field: "config.spec.waive", says: "Standard_A2_v2 cannot"},
+	"a quota":                   {spec: clusterSpec, furnish: func(g *rig) { g.quota("compute", "cores", 9) }, status: cloud.CheckFails, field: "config.spec.nodePools", says: "start with 10"},
+	"a quota of growing":        {spec: clusterSpec, furnish: func(g *rig) { g.quota("compute", "cores", 12) }, status: cloud.CheckWarning, field: "config.spec.nodePools", says: "may grow to"},
+	"pods in the network":       {spec: `{"podCidr":"10.77.0.0/17","network":{"secondaryCidrs":["10.77.0.0/16"]}}`, status: cloud.CheckFails, field: "config.spec.podCidr", says: "overlaps"},
+	"services in AKS' own":      {spec: `{"serviceCidr":"172.31.0.0/20"}`, status: cloud.CheckFails, field: "config.spec.serviceCidr", says: "AKS itself"},
+	"a network in AKS' own":     {spec: `{"network":{"cidr":"172.30.0.0/16"}}`, status: cloud.CheckFails, field: "config.spec.network.cidr", says: "AKS keeps"},
+	"pods in a network of ours": {spec: `{"podCidr":"10.90.0.0/16"}`, furnish: func(g *rig) { g.theirVNet("hub", "10.90.0.0/16", "10.90.1.0/24") }, status: cloud.CheckWarning, field: "config.spec.podCidr", says: "pods will not reach"},
+	"room for the nodes":        {spec: `{"network":{"cidr":"10.41.0.0/24"},"nodePools":[{"name":"workers","desired":1,"max":100}]}`, status: cloud.CheckOK, says: "nodes at most"},
+	"no room for the nodes":     {spec: `{"network":{"cidr":"10.41.0.0/24"},"nodePools":[{"name":"workers","desired":1,"max":100},{"name":"more","desired":1,"max":100}]}`, status: cloud.CheckFails, field: "config.spec.network.cidr", says: "addresses left"},
+
+	"services in a network of others (J8)": {mode: job.ModeCreateInExisting, spec: `{"serviceCidr":"10.90.32.0/20",` + hubSpec + `}`, furnish: func(g *rig) { g.routed("0.0.0.0/0", "VirtualAppliance") }, status: cloud.CheckFails, field: "config.spec.serviceCidr", says: "the network hub"},
+	"a firewall's address":                 {mode: job.ModeCreateInExisting, spec: `{` + hubSpec + `}`, furnish: func(g *rig) { g.routed("0.0.0.0/0", "VirtualAppliance") }, status: cloud.CheckWarning, field: "config.spec.endpoint.publicCidrs", says: "only if their public address"},
+	"a route that leads nowhere (J11)":     {mode: job.ModeCreateInExisting, spec: `{` + hubSpec + `}`, furnish: func(g *rig) { g.routed("10.0.0.0/8", "VirtualAppliance") }, status: cloud.CheckFails, field: "config.spec.existing.subnetIds", says: "no route for 0.0.0.0/0"},
+	"no way out (J11)":                     {mode: job.ModeCreateInExisting, spec: `{` + hubSpec + `}`, furnish: func(g *rig) { g.theirVNet("hub", "10.90.0.0/16", "10.90.1.0/24") }, status: cloud.CheckFails, field: "config.spec.existing.subnetIds", says: "would not get out"},
+	"no way out of the one named":          {mode: job.ModeCreateInExisting, spec: `{"existing":{"networkId":"` + theirs + "/providers/" + typeVNet + `/hub","subnetIds":["apps"]}}`, furnish: func(g *rig) { g.theirVNet("hub", "10.90.0.0/16", "10.90.1.0/24") }, status: cloud.CheckFails, field: "config.spec.existing.subnetIds", says: "neither a NAT gateway"},
+	"no group, waived":                     {mode: job.ModeCreateInExisting, spec: `{"waive":[{"control":"AKS-41","reason":"a firewall is in front"}],"existing":{"networkId":"` + theirs + "/providers/" + typeVNet + `/hub","subnetIds":["apps"]}}`, furnish: func(g *rig) { g.theirVNet("hub", "10.90.0.0/16", "10.90.1.0/24") }, status: cloud.CheckWarning, field: "config.spec.existing.subnetIds", says: "no network security group"},
+}
+
 // What cannot work is refused before anything is made, by the field at fault, with
 // what to do; what may go wrong is a warning (failure kinds F, G, J).
 func TestClusterChecks(t *testing.T) {
 	t.Parallel()
-	feature := func(g *rig) { g.quota("features", "Microsoft.Compute/EncryptionAtHost", 0) }
-	for name, c := range map[string]struct {
-		spec    string
-		mode    job.Mode // create if not said
-		reach   *job.Reach
-		furnish func(g *rig)
-
-		status cloud.CheckStatus
-		field  string
-		says   string
-	}{
-		"all is well":                 {spec: clusterSpec, status: cloud.CheckOK, says: "in standard support until 2027-03-31"},
-		"a version of one's own":      {spec: `{"version":"1.36"}`, status: cloud.CheckOK, says: "1.36, in standard support"},
-		"a version that is none":      {spec: `{"version":"1.99"}`, status: cloud.CheckFails, field: "config.spec.version", says: "does not offer Kubernetes 1.99"},
-		"past its support":            {spec: `{"version":"1.33"}`, status: cloud.CheckFails, field: "config.spec.version", says: "past its standard support"},
-		"past its support, asked":     {spec: `{"version":"1.33","extendedSupport":true}`, status: cloud.CheckWarning, field: "config.spec.version", says: "long-term support"},
-		"reach of nobody":             {spec: `{}`, reach: &job.Reach{}, status: cloud.CheckFails, field: "config.spec.endpoint", says: "would not reach"},
-		"public without ranges":       {spec: `{"endpoint":{"publicCidrs":["198.51.100.0/24"]}}`, reach: &job.Reach{Mode: job.ReachPublic}, status: cloud.CheckFails, field: "config.spec.endpoint", says: "would not reach"},
-		"through a tunnel":            {spec: `{}`, reach: &job.Reach{Mode: job.ReachTunnel}, status: cloud.CheckFails, field: "config.spec.endpoint", says: "no tunnel"},
-		"directly":                    {spec: `{}`, reach: &job.Reach{Mode: job.ReachDirect}, status: cloud.CheckOK, says: "private, reached directly"},
-		"directly, with ranges":       {spec: `{"endpoint":{"publicCidrs":["198.51.100.0/24"]}}`, reach: &job.Reach{Mode: job.ReachDirect}, status: cloud.CheckWarning, field: "config.spec.endpoint.publicCidrs", says: "private or public"},
-		"a private range":             {spec: `{"endpoint":{"publicCidrs":["10.1.0.0/16"]}}`, status: cloud.CheckFails, field: "config.spec.endpoint.publicCidrs", says: "no public IPv4 range"},
-		"ranges beside one's own":     {spec: `{"endpoint":{"publicCidrs":["198.51.100.0/24"]}}`, status: cloud.CheckOK, says: "public, for 198.51.100.0/24, 203.0.113.7/32 alone"},
-		"a size that is none":         {spec: `{"nodePools":[{"name":"workers","instanceType":"Standard_D2s_v9"}]}`, status: cloud.CheckFails, field: "config.spec.nodePools[1].instanceType", says: "not a size"},
-		"a size that is too small":    {spec: `{"nodePools":[{"name":"workers","instanceType":"Standard_B2ts_v2"}]}`, status: cloud.CheckFails, field: "config.spec.nodePools[1].instanceType", says: "AKS takes nodes of 2 and 4"},
-		"a size that nobody has":      {spec: `{"nodePools":[{"name":"workers","size":{"vcpus":190,"memoryGiB":8}}]}`, status: cloud.CheckFails, field: "config.spec.nodePools[1].size", says: "no current size"},
-		"spot that is none":           {spec: `{"nodePools":[{"name":"workers"},{"name":"spare","instanceType":"Standard_B2s_v2","spot":true}]}`, status: cloud.CheckFails, field: "config.spec.nodePools[2].spot", says: "spot capacity"},
-		"no encryption":               {spec: `{}`, furnish: feature, status: cloud.CheckFails, field: "config.spec.waive", says: "EncryptionAtHost"},
-		"no encryption, waived":       {spec: `{"waive":[{"control":"AKS-14","reason":"a trial"}]}`, furnish: feature, status: cloud.CheckWarning, field: "config.spec.waive", says: "EncryptionAtHost"},
-		"no encryption of the size":   {spec: `{"nodePools":[{"name":"workers","instanceType":"Standard_A2_v2"}]}`, status: cloud.CheckFails, field: "config.spec.waive", says: "Standard_A2_v2 cannot"},
-		"a quota":                     {spec: clusterSpec, furnish: func(g *rig) { g.quota("compute", "cores", 9) }, status: cloud.CheckFails, field: "config.spec.nodePools", says: "start with 10"},
-		"a quota of growing":          {spec: clusterSpec, furnish: func(g *rig) { g.quota("compute", "cores", 12) }, status: cloud.CheckWarning, field: "config.spec.nodePools", says: "may grow to"},
-		"pods in the network":         {spec: `{"podCidr":"10.77.0.0/17","network":{"secondaryCidrs":["10.77.0.0/16"]}}`, status: cloud.CheckFails, field: "config.spec.podCidr", says: "overlaps"},
-		"services in AKS' own":        {spec: `{"serviceCidr":"172.31.0.0/20"}`, status: cloud.CheckFails, field: "config.spec.serviceCidr", says: "AKS itself"},
-		"a network in AKS' own":       {spec: `{"network":{"cidr":"172.30.0.0/16"}}`, status: cloud.CheckFails, field: "config.spec.network.cidr", says: "AKS keeps"},
-		"pods in a network of ours":   {spec: `{"podCidr":"10.90.0.0/16"}`, furnish: func(g *rig) { g.theirVNet("hub", "10.90.0.0/16", "10.90.1.0/24") }, status: cloud.CheckWarning, field: "config.spec.podCidr", says: "pods will not reach"},
-		"a network that is too small": {spec: `{"network":{"cidr":"10.41.0.0/24"},"nodePools":[{"name":"workers","desired":1,"max":100}]}`, status: cloud.CheckOK, says: "nodes at most"},
-		"no room for the nodes":       {spec: `{"network":{"cidr":"10.41.0.0/24"},"nodePools":[{"name":"workers","desired":1,"max":100},{"name":"more","desired":1,"max":100}]}`, status: cloud.CheckFails, field: "config.spec.network.cidr", says: "addresses left"},
-
-		"services in a network of others (J8)": {mode: job.ModeCreateInExisting, spec: `{"serviceCidr":"10.90.32.0/20",` + hubSpec + `}`, furnish: func(g *rig) { g.routed("0.0.0.0/0", "VirtualAppliance") }, status: cloud.CheckFails, field: "config.spec.serviceCidr", says: "the network hub"},
-		"a firewall's address":                 {mode: job.ModeCreateInExisting, spec: `{` + hubSpec + `}`, furnish: func(g *rig) { g.routed("0.0.0.0/0", "VirtualAppliance") }, status: cloud.CheckWarning, field: "config.spec.endpoint.publicCidrs", says: "only if their public address"},
-		"a route that leads nowhere (J11)":     {mode: job.ModeCreateInExisting, spec: `{` + hubSpec + `}`, furnish: func(g *rig) { g.routed("10.0.0.0/8", "VirtualAppliance") }, status: cloud.CheckFails, field: "config.spec.existing.subnetIds", says: "no route for 0.0.0.0/0"},
-		"no way out (J11)":                     {mode: job.ModeCreateInExisting, spec: `{` + hubSpec + `}`, furnish: func(g *rig) { g.theirVNet("hub", "10.90.0.0/16", "10.90.1.0/24") }, status: cloud.CheckFails, field: "config.spec.existing.subnetIds", says: "would not get out"},
-		"no way out of the one named":          {mode: job.ModeCreateInExisting, spec: `{"existing":{"networkId":"` + theirs + "/providers/" + typeVNet + `/hub","subnetIds":["apps"]}}`, furnish: func(g *rig) { g.theirVNet("hub", "10.90.0.0/16", "10.90.1.0/24") }, status: cloud.CheckFails, field: "config.spec.existing.subnetIds", says: "neither a NAT gateway"},
-		"no group, waived":                     {mode: job.ModeCreateInExisting, spec: `{"waive":[{"control":"AKS-41","reason":"a firewall is in front"}],"existing":{"networkId":"` + theirs + "/providers/" + typeVNet + `/hub","subnetIds":["apps"]}}`, furnish: func(g *rig) { g.theirVNet("hub", "10.90.0.0/16", "10.90.1.0/24") }, status: cloud.CheckWarning, field: "config.spec.existing.subnetIds", says: "no network security group"},
-	} {
+	for name, c := range clusterChecks {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			mode := c.mode

@@ -72,7 +72,7 @@ func (c *controls) poolDisks(ctx context.Context, pools []resource[aks.AgentPool
 		}
 	}
 	if len(plain) > 0 {
-		on, err := c.p.feature(ctx, "Microsoft.Compute", "EncryptionAtHost")
+		on, err := c.p.hostEncryption(ctx)
 		if err != nil {
 			return err
 		}

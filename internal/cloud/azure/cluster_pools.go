@@ -99,7 +99,7 @@ func (c *checker) nodePools(ctx context.Context) ([]cloud.Check, error) {
 	if c.r.Mode != pipeline.Verify {
 		c.ic.Cluster.NodePools = infos
 	}
-	for _, more := range []func(context.Context, job.ClusterSpec, []size) ([]cloud.Check, error){c.hostEncryption, c.nodeCores} {
+	for _, more := range []func(context.Context, job.ClusterSpec, []size) ([]cloud.Check, error){c.nodeEncryption, c.nodeCores} {
 		found, err := more(ctx, spec, chosen)
 		if err != nil {
 			return nil, err
@@ -147,14 +147,14 @@ func (c *checker) nodeSize(i int, n job.NodePool, all []size) (size, *cloud.Chec
 	return s, nil
 }
 
-// hostEncryption checks that disks can be encrypted on the host: it cannot be
+// nodeEncryption checks that disks can be encrypted on the host: it cannot be
 // turned on for a pool later, and the report would find it off.
-func (c *checker) hostEncryption(ctx context.Context, spec job.ClusterSpec, chosen []size) ([]cloud.Check, error) {
+func (c *checker) nodeEncryption(ctx context.Context, spec job.ClusterSpec, chosen []size) ([]cloud.Check, error) {
 	const check, control = "encryption at host", "AKS-14"
 	if c.r.Mode == pipeline.Verify || c.clusterBegun() {
 		return nil, nil
 	}
-	on, err := c.feature(ctx, "Microsoft.Compute", "EncryptionAtHost")
+	on, err := c.hostEncryption(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func (c *checker) machines(ctx context.Context) ([]cloud.Check, error) {
 		return nil, err
 	}
 	out = append(out, cores...)
-	hidden, err := c.feature(ctx, "Microsoft.Compute", "EncryptionAtHost")
+	hidden, err := c.hostEncryption(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -163,7 +163,7 @@ func (p *Provider) traits(ctx context.Context, r *pipeline.Run) (traits, error) 
 		}
 	}
 	if t.encrypted {
-		if t.encrypted, err = p.feature(ctx, "Microsoft.Compute", "EncryptionAtHost"); err != nil {
+		if t.encrypted, err = p.hostEncryption(ctx); err != nil {
 			return t, err
 		}
 	}
@@ -185,15 +185,15 @@ func (p *Provider) trustedImage(ctx context.Context, urn string) (bool, error) {
 	return i.Properties != nil && value(i.Properties.HyperVGeneration) == armcompute.HyperVGenerationTypesV2, nil
 }
 
-// feature reports whether a preview feature is registered for the subscription
-// ("Features - Get"). Who may not ask goes without.
-func (p *Provider) feature(ctx context.Context, namespace, name string) (bool, error) {
+// hostEncryption reports whether the subscription has the feature of encryption at
+// host ("Features - Get"). Who may not ask goes without.
+func (p *Provider) hostEncryption(ctx context.Context) (bool, error) {
 	var x struct {
 		Properties struct {
 			State string `json:"state"`
 		} `json:"properties"`
 	}
-	err := p.get(ctx, managementPrefix+p.subscription+"/providers/Microsoft.Features/providers/"+namespace+"/features/"+name+"?api-version=2021-07-01", &x)
+	err := p.get(ctx, managementPrefix+p.subscription+"/providers/Microsoft.Features/providers/Microsoft.Compute/features/EncryptionAtHost?api-version=2021-07-01", &x)
 	return x.Properties.State == "Registered", pipeline.Unless(err, pipeline.NotFound, pipeline.Denied, pipeline.Invalid)
 }
 
