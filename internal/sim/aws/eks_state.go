@@ -196,6 +196,10 @@ func (s *eksService) SetState(id, state, code, message string) error {
 	}
 	for _, k := range s.clusters() {
 		if k.ARN == id {
+			if state == "ACTIVE" && k.Status == "CREATING" {
+				s.clusterNetwork(k) // it has what an active one has
+				s.clusterReady(k)
+			}
 			k.Status, k.Issues = orText(state, "FAILED"), issues
 			return nil
 		}

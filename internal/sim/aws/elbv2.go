@@ -29,6 +29,10 @@ func newELB(c *Cloud) *elbService {
 	c.add(&api{
 		service: elbName, protocol: queryProtocol, namespace: "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/", version: "2015-12-01",
 		ops: overQuery(s.operations(), "*"), encode: encodeQuery(queryXMLMillis),
+		other: &api{
+			service: elbName, protocol: queryProtocol, namespace: "http://elasticloadbalancing.amazonaws.com/doc/" + classicVersion + "/", version: classicVersion,
+			ops: overQuery(s.classicOperations(), "*"), encode: encodeQuery(queryXMLMillis),
+		},
 	})
 	return s
 }

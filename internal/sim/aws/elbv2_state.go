@@ -22,6 +22,8 @@ type ELBScope struct {
 	Rules     map[string]*ELBRule
 	// Lingering are network interfaces of deleted load balancers.
 	Lingering map[string]string
+	// Classic are the load balancers of the older API, by name.
+	Classic map[string]*ClassicBalancer
 }
 
 // LoadBalancer is an application or network load balancer.
@@ -213,6 +215,9 @@ func (s *elbService) Objects() []sim.Object {
 			}
 			add(sim.Object{Kind: "load-balancer", ID: id, ARN: id, Name: b.Name, State: b.State, Tags: tagMap(b.Tags), Parents: parents, Data: b})
 		}
+		for _, o := range sc.classicObjects() {
+			add(o)
+		}
 		for _, id := range sortedKeys(sc.Groups) {
 			g := sc.Groups[id]
 			add(sim.Object{Kind: "target-group", ID: id, ARN: id, Name: g.Name, Tags: tagMap(g.Tags), Parents: []string{g.VpcID}, Data: g})
@@ -261,6 +266,12 @@ func (s *elbService) SetState(id, state, code, message string) error {
 // Remove implements sim.Service.
 func (s *elbService) Remove(id string) error {
 	for key, sc := range s.state.Scopes {
+		for _, b := range sc.classics() {
+			if b.ARN == id {
+				s.dropClassic(parseScopeKey(key), sc, b)
+				return nil
+			}
+		}
 		switch {
 		case sc.Balancers[id] != nil:
 			s.drop(parseScopeKey(key), sc, sc.Balancers[id])

@@ -64,6 +64,9 @@ func parseScope(r *http.Request) (credentialScope, bool) {
 // findAPI says which service a request is for: by its signature, else by its target or path.
 func (c *Cloud) findAPI(r *http.Request, cs credentialScope, form url.Values) *api {
 	if a := c.apis[cs.service]; a != nil {
+		if a.other != nil && form.Get("Version") == a.other.version {
+			return a.other
+		}
 		return a
 	}
 	if target, _, ok := strings.Cut(r.Header.Get("X-Amz-Target"), "."); ok {

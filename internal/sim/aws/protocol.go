@@ -46,6 +46,8 @@ type api struct {
 	messageKey func(code string) string
 	// throttle is how the service says that it is asked too often; zero means the protocol's way.
 	throttle Error
+	// other is another version of the service's API, which is served as well.
+	other *api
 	// around is called before and after every request, with the world unlocked.
 	around func()
 	// hollow: an operation whose output has no members answers no body at all (JSON).
