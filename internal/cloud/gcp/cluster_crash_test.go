@@ -16,46 +16,56 @@ import (
 func TestClusterCrashMatrix(t *testing.T) {
 	t.Parallel()
 	const keys = "projects.locations.keyRings.cryptoKeys."
-	ups := map[string]int{ // and how often it is called
-		"projects.serviceAccounts.create": 1, "projects.setIamPolicy": 3, "projects.locations.keyRings.create": 1, keys + "create": 1, keys + "setIamPolicy": 1,
-		"projects.locations.clusters.create": 1, "projects.locations.clusters.nodePools.create": 1,
-	}
-	downs := map[string]int{
-		"projects.locations.clusters.delete": 1, "projects.setIamPolicy": 3, "projects.serviceAccounts.delete": 1,
-		keys + "setIamPolicy": 1, keys + "patch": 1, keys + "cryptoKeyVersions.destroy": 1,
-	}
-	for _, kind := range []sim.FaultKind{sim.FaultError, sim.FaultLostReply} {
-		for op, times := range ups {
-			for n := range times {
-				t.Run(fmt.Sprintf("%s %s %d", op, kind, n+1), func(t *testing.T) {
-					t.Parallel()
-					g := newCluster(t, sim.Options{}, job.ModeCreate, twoPoolsSpec)
-					before := g.world.Snapshot()
-					g.fault(sim.Fault{Kind: kind, Operation: op, After: n, Code: "backendError", Status: 503})
-					g.until(false, g.ups()...)
-					g.all(false, g.ups()...)
-					g.hit()
-					g.allOnce()
-					g.down()
-					g.equal(before)
-				})
+	lost, refused := sim.FaultLostReply, sim.FaultError
+	for _, c := range []struct {
+		op    string
+		after int
+		down  bool
+		kind  sim.FaultKind
+	}{
+		{"projects.serviceAccounts.create", 0, false, lost},
+		{"projects.setIamPolicy", 0, false, lost},
+		{"projects.setIamPolicy", 1, false, refused},
+		{"projects.setIamPolicy", 2, false, lost},
+		{"projects.locations.keyRings.create", 0, false, lost},
+		{"projects.locations.keyRings.create", 0, false, refused},
+		{keys + "create", 0, false, lost},
+		{keys + "create", 0, false, refused},
+		{keys + "setIamPolicy", 0, false, lost},
+		{clusterCreate, 0, false, lost},
+		{clusterCreate, 1, false, lost}, // the first is refused while the key's policy is fresh
+		{clusterCreate, 1, false, refused},
+		{poolCreate, 0, false, lost},
+		{poolCreate, 0, false, refused},
+		{"projects.locations.clusters.delete", 0, true, lost},
+		{"projects.locations.clusters.delete", 0, true, refused},
+		{"projects.setIamPolicy", 0, true, lost},
+		{"projects.setIamPolicy", 2, true, refused},
+		{"projects.serviceAccounts.delete", 0, true, lost},
+		{keys + "setIamPolicy", 0, true, lost},
+		{keys + "patch", 0, true, lost},
+		{keys + "cryptoKeyVersions.destroy", 0, true, lost},
+		{keys + "cryptoKeyVersions.destroy", 0, true, refused},
+	} {
+		t.Run(fmt.Sprintf("%s %d %s down=%v", c.op, c.after, c.kind, c.down), func(t *testing.T) {
+			t.Parallel()
+			g := newCluster(t, sim.Options{}, job.ModeCreate, twoPoolsSpec)
+			before := g.world.Snapshot()
+			fault := sim.Fault{Kind: c.kind, Operation: c.op, After: c.after, Code: "backendError", Status: 503}
+			if c.down {
+				g.up()
+				g.fault(fault)
+				g.until(true, g.downs()...)
+			} else {
+				g.fault(fault)
+				g.until(false, g.ups()...)
+				g.all(false, g.ups()...)
+				g.allOnce()
 			}
-		}
-		for op, times := range downs {
-			for n := range times {
-				t.Run(fmt.Sprintf("down %s %s %d", op, kind, n+1), func(t *testing.T) {
-					t.Parallel()
-					g := newCluster(t, sim.Options{}, job.ModeCreate, twoPoolsSpec)
-					before := g.world.Snapshot()
-					g.up()
-					g.fault(sim.Fault{Kind: kind, Operation: op, After: n, Code: "backendError", Status: 503})
-					g.until(true, g.downs()...)
-					g.hit()
-					g.down()
-					g.equal(before)
-				})
-			}
-		}
+			g.hit()
+			g.down()
+			g.equal(before)
+		})
 	}
 }
 
