@@ -15,7 +15,16 @@ import (
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
-var _ cloud.ClusterFamily = (*Provider)(nil)
+var (
+	_ cloud.ClusterFamily = (*Provider)(nil)
+	_ cloud.RemovalGuard  = (*Provider)(nil)
+)
+
+// Removable refuses the teardown of a cluster that a lock would stop in the middle,
+// before anything in it is touched. It only reads.
+func (p *Provider) Removable(ctx context.Context, r *pipeline.Run) error {
+	return p.unlocked(view(ctx, r), r)
+}
 
 // EnsureCluster makes the cluster with its system pool, and then side by side who
 // administers it, where its audit log goes, when it upgrades, and the other pools.

@@ -25,9 +25,12 @@ func TestLockedCluster(t *testing.T) {
 		g.put(lock, map[string]any{"properties": map[string]any{"level": "CanNotDelete"}})
 		since := g.mark()
 		g.another()
-		err := g.try(true, g.p.RemoveCluster)
-		if f := fatal(err); f == nil || f.Problem.Code != "locked" || !strings.Contains(strings.ToLower(f.Problem.Message), strings.ToLower(scope)) {
-			t.Errorf("%s: %v", scope, err)
+		// The guard is asked before anything inside of the cluster is deleted, and only reads.
+		guard := g.p.Removable(pipeline.WithGate(t.Context(), pipeline.ReadOnly), g.run(pipeline.Apply))
+		for _, err := range []error{guard, g.try(true, g.p.RemoveCluster)} {
+			if f := fatal(err); f == nil || f.Problem.Code != "locked" || !strings.Contains(strings.ToLower(f.Problem.Message), strings.ToLower(scope)) {
+				t.Errorf("%s: %v", scope, err)
+			}
 		}
 		if _, changes := g.calls(since); sum(changes) > 0 {
 			t.Errorf("%s: it changed %v", scope, changes)
@@ -35,6 +38,9 @@ func TestLockedCluster(t *testing.T) {
 		g.invoke("DELETE", lock, nil)
 	}
 	g.another()
+	if err := g.p.Removable(pipeline.WithGate(t.Context(), pipeline.ReadOnly), g.run(pipeline.Apply)); err != nil {
+		t.Errorf("without a lock: %v", err)
+	}
 	g.down()
 	g.equal(before)
 }
