@@ -57,6 +57,7 @@ type Engine struct {
 	charts    *chartCache
 	resolved  *memo
 	kinds     kinds
+	operation time.Duration // how long one may take
 	rendering chan struct{} // charts are large: a few are rendered at a time
 }
 
@@ -64,7 +65,7 @@ type Engine struct {
 func New(o Options) (*Engine, error) {
 	e := &Engine{
 		catalogue: o.Catalogue, mirror: strings.TrimSuffix(o.Mirror, "/"), plain: o.PlainHTTP, login: o.Login, pace: o.Pace,
-		log: slog.DiscardHandler, resolved: newMemo(), rendering: make(chan struct{}, 4),
+		operation: operationTime, log: slog.DiscardHandler, resolved: newMemo(), rendering: make(chan struct{}, 4),
 	}
 	if o.Log != nil {
 		e.log = quieter{o.Log.Handler()}

@@ -31,8 +31,10 @@ func init() { helmkube.ManagedFieldsManager = fieldManager }
 const (
 	operationTime = 105 * time.Second
 	recordReserve = 20 * time.Second // of it, to store how it ended
-	revisionsKept = 10
 )
+
+// revisionsKept is how many revisions of a release its cluster keeps.
+const revisionsKept = 10
 
 // An operation is one of Helm's actions on a release. It ends by its own
 // deadline; neither cancel nor shutdown reaches into it, as into any create.
@@ -57,7 +59,7 @@ func (e *Engine) begin(ctx context.Context, access cloud.KubeAccess, at Place, v
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err // a safe point: nothing new is begun once the job is being cancelled
 	}
-	ends := time.Now().Add(operationTime)
+	ends := time.Now().Add(e.operation)
 	if d, ok := ctx.Deadline(); ok && d.Before(ends) {
 		ends = d
 	}
@@ -68,7 +70,7 @@ func (e *Engine) begin(ctx context.Context, access cloud.KubeAccess, at Place, v
 		return nil, nil, err
 	}
 	end := func() { cancel(); c.close() }
-	o := &operation{ctx: octx, cluster: c, at: at, values: values, deadline: ends.Add(-recordReserve), done: map[string]bool{}, keepCRDs: true}
+	o := &operation{ctx: octx, cluster: c, at: at, values: values, deadline: ends.Add(-min(recordReserve, e.operation/4)), done: map[string]bool{}, keepCRDs: true}
 	o.config = action.NewConfiguration(action.ConfigurationSetLogger(e.log))
 	if err := o.config.Init(c.getter, at.Namespace, "secret"); err != nil {
 		end()

@@ -302,6 +302,12 @@ func (k *keeper) await(what, why string) error {
 func (e *Engine) Ensure(ctx context.Context, r *pipeline.Run, access cloud.KubeAccess, x *Resolved) (job.ComponentInfo, error) {
 	info := x.Info()
 	info.Status = "installing"
+	// What was seen to be right was so for what was asked for then.
+	asked := x.Version + " " + x.Digest + " " + x.Values
+	if had, ok := r.Recall("asked of " + x.Place.ID()).(string); ok && had != asked {
+		r.Unsettle()
+	}
+	r.Remember("asked of "+x.Place.ID(), asked)
 	err := e.ensureNamespace(ctx, r, access, x.Place.Namespace)
 	if err == nil {
 		_, err = r.Ensure(ctx, e.Release(r, access, x))
