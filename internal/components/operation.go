@@ -51,7 +51,7 @@ type operation struct {
 	keepCRDs bool
 
 	mu       sync.Mutex
-	failures []error // of deletes, which Helm swallows
+	failures []error // that Helm swallows
 }
 
 // begin starts an operation. The end function has to be called.
@@ -103,7 +103,11 @@ func (c *client) IsReachable() error { return nil }
 // Build leaves validation to the API server, which does it on every apply: the
 // documents it takes on this side are tens of megabytes.
 func (c *client) Build(r io.Reader, _ bool) (helmkube.ResourceList, error) {
-	return c.Client.Build(r, false)
+	out, err := c.Client.Build(r, false)
+	if err != nil {
+		c.op.note(err)
+	}
+	return out, err
 }
 
 // Create passes over hooks that have done their work already.
@@ -128,12 +132,15 @@ func (c *client) Delete(resources helmkube.ResourceList, policy metav1.DeletionP
 		return &helmkube.Result{}, nil
 	}
 	out, errs := c.Client.Delete(list, policy)
-	if len(errs) > 0 {
-		c.op.mu.Lock()
-		c.op.failures = append(c.op.failures, errs...)
-		c.op.mu.Unlock()
-	}
+	c.op.note(errs...)
 	return out, errs
+}
+
+// note keeps what went wrong: an uninstall says no more than that something did.
+func (o *operation) note(errs ...error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failures = append(o.failures, errs...)
 }
 
 func (c *client) GetWaiter(s helmkube.WaitStrategy) (helmkube.Waiter, error) {
