@@ -96,6 +96,7 @@ var (
 	_ cloud.Opener        = (*Clouds)(nil)
 	_ cloud.NetworkFamily = (*Provider)(nil)
 	_ cloud.ClusterFamily = (*Provider)(nil)
+	_ cloud.RemovalGuard  = (*Provider)(nil)
 )
 
 // provider is the project of a cloud account in a region, with clients that are

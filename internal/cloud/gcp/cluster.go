@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"google.golang.org/api/compute/v1"
+	"google.golang.org/api/container/v1"
 
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
@@ -246,16 +247,12 @@ func (p *Provider) liftGuard(ctx context.Context, r *pipeline.Run, id string) er
 	if rec, ok := r.Object(kindCluster, clusterKey); !ok || rec.State != job.ObjectCreated || r.Recall(said) != nil {
 		return nil
 	}
-	c, err := p.readCluster(ctx, id)
-	if err != nil {
-		return pipeline.Unless(err, pipeline.NotFound)
+	c, err := p.ownCluster(ctx, r, id)
+	if err != nil || c == nil {
+		return err
 	}
-	if owner, _ := labelMark(c.ResourceLabels); owner != r.Job.ID || c.Status == "STOPPING" {
-		return nil // the removal itself says so
-	}
-	if word := c.ResourceLabels[labelGuard]; word != "" && word != guardedByJob {
-		return pipeline.Fatal("protected", fmt.Sprintf("cluster %s is protected: somebody has set its label %s to %q, and this job's word is %q", c.Name, labelGuard, word, guardedByJob),
-			fmt.Sprintf("Have whoever set it agree, then run gcloud container clusters update %s --location %s --update-labels %s=%s and retry.", c.Name, p.region, labelGuard, guardedByJob))
+	if err := p.held(c); err != nil {
+		return err
 	}
 	var foreign []string
 	for _, n := range c.NodePools {
@@ -271,4 +268,40 @@ func (p *Provider) liftGuard(ctx context.Context, r *pipeline.Run, id string) er
 		return nil
 	}
 	return r.Event(ctx, "pools.foreign", "node pools that others added to cluster %s go with it: %s", c.Name, sorted(foreign))
+}
+
+// ownCluster is the job's cluster as it is; nil if it is gone, on its way out, or
+// somebody else's by now, as the removal itself will say.
+func (p *Provider) ownCluster(ctx context.Context, r *pipeline.Run, id string) (*container.Cluster, error) {
+	c, err := p.readCluster(ctx, id)
+	if err != nil {
+		return nil, pipeline.Unless(err, pipeline.NotFound)
+	}
+	if owner, _ := labelMark(c.ResourceLabels); owner != r.Job.ID || c.Status == "STOPPING" {
+		return nil, nil
+	}
+	return c, nil
+}
+
+// held refuses to remove a cluster on which somebody has put a hold.
+func (p *Provider) held(c *container.Cluster) error {
+	word := c.ResourceLabels[labelGuard]
+	if word == "" || word == guardedByJob {
+		return nil
+	}
+	return pipeline.Fatal("protected", fmt.Sprintf("cluster %s is protected: somebody has set its label %s to %q, and this job's word is %q", c.Name, labelGuard, word, guardedByJob),
+		fmt.Sprintf("Have whoever set it agree, then run gcloud container clusters update %s --location %s --update-labels %s=%s and retry.", c.Name, p.region, labelGuard, guardedByJob))
+}
+
+// Removable says whether somebody has put a hold on the job's cluster, before
+// anything in it is drained.
+func (p *Provider) Removable(ctx context.Context, r *pipeline.Run) error {
+	if r.Mode == pipeline.Plan || r.Job.Mode == job.ModeAdopt {
+		return nil
+	}
+	c, err := p.ownCluster(view(ctx, r), r, p.clusterID(r))
+	if err != nil || c == nil {
+		return err
+	}
+	return p.held(c)
 }

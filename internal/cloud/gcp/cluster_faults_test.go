@@ -241,6 +241,9 @@ func TestClusterOnHold(t *testing.T) {
 	}
 	since := g.mark()
 	g.another()
+	if err := g.p.Removable(t.Context(), g.run(pipeline.Apply)); fatalCode(err) != "protected" {
+		t.Errorf("before anything is drained: %v", err)
+	}
 	if err := g.try(true, g.downs()...); fatalCode(err) != "protected" || !strings.Contains(err.Error(), "audit") {
 		t.Errorf("the verdict is %v", err)
 	}
@@ -248,6 +251,9 @@ func TestClusterOnHold(t *testing.T) {
 		t.Errorf("changed %v", changes)
 	}
 	undo()
+	if err := g.p.Removable(t.Context(), g.run(pipeline.Apply)); err != nil {
+		t.Errorf("without a hold: %v", err)
+	}
 	g.down()
 	if e := g.event("protection.lifted"); e == "" {
 		t.Error("nothing says that the guard was lifted")
