@@ -107,7 +107,8 @@ type Instance struct {
 	Maintenance struct {
 		AutoRecovery string `ec2:"autoRecovery"`
 	} `ec2:"maintenanceOptions"`
-	Operator operator `ec2:"operator"`
+	Lifecycle string   `ec2:"instanceLifecycle,omitempty"`
+	Operator  operator `ec2:"operator"`
 	meta
 
 	ReservationID         string
@@ -156,7 +157,7 @@ func (i *Instance) attr(name string) ([]string, bool) {
 		"private-ip-address": i.PrivateIP, "ip-address": i.PublicIP, "private-dns-name": i.PrivateDNSName, "dns-name": i.PublicDNSName, "key-name": i.KeyName,
 		"client-token": i.ClientToken, "reservation-id": i.ReservationID, "architecture": i.Architecture, "iam-instance-profile.arn": profile,
 		"iam-instance-profile.id": profileID, "owner-id": "", "root-device-type": i.RootType, "root-device-name": i.RootName, "launch-index": strconv.Itoa(i.LaunchIndex),
-		"metadata-options.http-tokens": i.Metadata.Tokens, "tenancy": i.Placement.Tenancy, "state-reason-code": why, "requester-id": i.RequesterID,
+		"metadata-options.http-tokens": i.Metadata.Tokens, "tenancy": i.Placement.Tenancy, "instance-lifecycle": i.Lifecycle, "state-reason-code": why, "requester-id": i.RequesterID,
 		"network-interface.subnet-id": i.SubnetID, "network-interface.vpc-id": i.VpcID, "virtualization-type": i.Virtualization, "monitoring-state": i.Monitoring.State,
 		"launch-time": stamp(i.LaunchTime)}
 	s, ok := v[name]

@@ -27,6 +27,7 @@ type launchData struct {
 	Credit                *launchCredit      `q:"CreditSpecification" ec2:"creditSpecification"`
 	Maintenance           *launchMaintenance `q:"MaintenanceOptions" ec2:"maintenanceOptions"`
 	PrivateDNS            *launchDNS         `q:"PrivateDnsNameOptions" ec2:"privateDnsNameOptions"`
+	Market                *launchMarket      `q:"InstanceMarketOptions" ec2:"instanceMarketOptions"`
 	Tags                  []launchTags       `q:"TagSpecification" ec2:"tagSpecificationSet,omitempty"`
 }
 
@@ -93,6 +94,13 @@ type launchDNS struct {
 	ARecord      *bool  `q:"EnableResourceNameDnsARecord" ec2:"enableResourceNameDnsARecord"`
 	AAAARecord   *bool  `q:"EnableResourceNameDnsAAAARecord" ec2:"enableResourceNameDnsAAAARecord"`
 }
+
+// launchMarket says how an instance is paid for; empty means on demand.
+type launchMarket struct {
+	Type string `q:"MarketType" ec2:"marketType,omitempty"`
+}
+
+func (d launchData) spot() bool { return d.Market != nil && d.Market.Type == "spot" }
 
 type launchTags struct {
 	ResourceType string `ec2:"resourceType"`

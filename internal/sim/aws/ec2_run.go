@@ -107,7 +107,7 @@ func (e *EC2) launch(call *sim.Call, req launchRequest) (*reservation, error) {
 	if err != nil {
 		return nil, err
 	}
-	count, err := e.affordable(sc, p.kind, req.min, req.max)
+	count, err := e.affordable(sc, p, req.min, req.max)
 	if err != nil {
 		return nil, err
 	}
@@ -270,16 +270,23 @@ func (e *EC2) profile(sc *ec2Scope, ref *launchProfile) (*InstanceProfile, error
 	return nil, refuse("InvalidParameterValue", "Value (%s) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", ref.Name)
 }
 
-// affordable is how many instances the vCPU quota allows.
-func (e *EC2) affordable(sc *ec2Scope, t instanceType, low, high int) (int, error) {
-	limit := int(e.cloud.quota(sc.scope(), "ec2", quotaVcpus))
+// affordable is how many instances the vCPU quota allows: there is one for instances on demand and one for Spot Instances.
+func (e *EC2) affordable(sc *ec2Scope, p *plan, low, high int) (int, error) {
+	spot, code := p.data.spot(), quotaVcpus
+	if spot {
+		code = quotaSpot
+	}
+	limit := int(e.cloud.quota(sc.scope(), "ec2", code))
 	used := 0
 	for _, i := range sc.Instances {
-		if n := i.Status.Name; n == "pending" || n == "running" || n == "stopping" {
+		if n := i.Status.Name; (i.Lifecycle == "spot") == spot && (n == "pending" || n == "running" || n == "stopping") {
 			used += instanceTypes[i.InstanceType].vcpus
 		}
 	}
-	fit := (limit - used) / t.vcpus
+	fit := (limit - used) / p.kind.vcpus
+	if fit < low && spot {
+		return 0, refuse("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
+	}
 	if fit < low {
 		return 0, refuse("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of %d allows for the instance bucket that the specified instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit.", limit)
 	}
@@ -312,6 +319,9 @@ func (e *EC2) newInstance(sc *ec2Scope, p *plan, req launchRequest, reservationI
 	i.DisableApiTermination = d.DisableApiTermination != nil && *d.DisableApiTermination
 	i.DisableApiStop = d.DisableApiStop != nil && *d.DisableApiStop
 	i.Metadata = p.metadata
+	if d.spot() {
+		i.Lifecycle = "spot"
+	}
 	if p.profile != nil {
 		i.setProfile(e, p.profile)
 	}

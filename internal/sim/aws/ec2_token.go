@@ -286,6 +286,7 @@ const (
 	quotaRules       = "L-0EA8095F"
 	quotaAddresses   = "L-0263D0A3"
 	quotaVcpus       = "L-1216C47A"
+	quotaSpot        = "L-34B43A08"
 )
 
 func (e *EC2) declareQuotas() {
@@ -306,6 +307,7 @@ func (e *EC2) declareQuotas() {
 		{Service: "vpc", Code: quotaRules, Name: "Inbound or outbound rules per security group", Default: 60},
 		{Service: "ec2", Code: quotaAddresses, Name: "EC2-VPC Elastic IPs", Default: 5},
 		{Service: "ec2", Code: quotaVcpus, Name: "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", Default: 64},
+		{Service: "ec2", Code: quotaSpot, Name: "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", Default: 64},
 	} {
 		q.Cloud, q.Unit, q.Adjustable = "aws", "None", true
 		e.cloud.World.DefineQuota(q)

@@ -94,7 +94,7 @@ func (s *eksService) createAddon(c *reqCtx, in *eks.CreateAddonInput) (*eks.Crea
 	}
 	s.remember(c, k.Name, in.ClientRequestToken, in, a.ARN)
 	c.Make(a.ARN)
-	s.cloud.after(addonTime, "eks", "addon", k.key(name))
+	s.look(k, "addon", a.ARN, addonTime)
 	return &eks.CreateAddonOutput{Addon: k.sdkAddon(a)}, nil
 }
 
@@ -253,7 +253,7 @@ func (s *eksService) deleteAddon(c *reqCtx, in *eks.DeleteAddonInput) (*eks.Dele
 	if a.Status != "DELETING" {
 		a.Status, a.Since, a.Modified, a.Held = "DELETING", c.now, c.now, false
 		c.Make(a.ARN)
-		s.cloud.after(addonGone, "eks", "addon", k.key(a.Name))
+		s.look(k, "addon", a.ARN, addonGone)
 	}
 	return &eks.DeleteAddonOutput{Addon: k.sdkAddon(a)}, nil
 }
@@ -263,7 +263,7 @@ func (s *eksService) tickAddon(k *EKSCluster, a *EKSAddon) {
 	now := s.cloud.World.Now()
 	if a.Status == "DELETING" {
 		if now.Sub(a.Since) < addonGone {
-			s.cloud.after(addonTick, "eks", "addon", k.key(a.Name))
+			s.look(k, "addon", a.ARN, addonTick)
 			return
 		}
 		for id, p := range k.Associations {
@@ -292,7 +292,7 @@ func (s *eksService) tickAddon(k *EKSCluster, a *EKSAddon) {
 	if a.Status == "ACTIVE" {
 		next = time.Minute
 	}
-	s.cloud.after(next, "eks", "addon", k.key(a.Name))
+	s.look(k, "addon", a.ARN, next)
 }
 
 // addonIssues are why an add-on's pods do not run: a Deployment has no node to run on, or a controller has not the

@@ -174,7 +174,7 @@ func (s *eksService) deleteCluster(c *reqCtx, in *eks.DeleteClusterInput) (*eks.
 	switch {
 	case k.Status == "DELETING":
 		return &eks.DeleteClusterOutput{Cluster: new(s.sdkCluster(k))}, nil
-	case k.Protected:
+	case k.Protected && k.running(): // "This setting only applies to clusters in an active state" (API reference, Cluster)
 		return nil, invalidRequest(k.Name, "Cannot delete cluster %s because deletion protection is enabled. Disable deletion protection and try again.", k.Name)
 	case k.Status == "CREATING":
 		return nil, inUse(k.Name, "Cannot delete because cluster %s currently has an operation in progress: CREATING", k.Name)
@@ -185,7 +185,7 @@ func (s *eksService) deleteCluster(c *reqCtx, in *eks.DeleteClusterInput) (*eks.
 		err.(*Error).Members["nodegroupName"] = sortedKeys(k.Nodegroups)[0] //nolint:errorlint // made in the line before
 		return nil, err
 	}
-	k.Status = "DELETING"
+	k.Status, k.Deleted = "DELETING", c.now
 	c.Make(k.ARN)
 	s.cloud.after(deleteTime, "eks", "gone", k.key())
 	return &eks.DeleteClusterOutput{Cluster: new(s.sdkCluster(k))}, nil

@@ -135,7 +135,7 @@ func (s *eksService) announce(k *EKSCluster, address string, ca []byte) {
 
 // clusterGone ends a cluster's deletion.
 func (s *eksService) clusterGone(k *EKSCluster) {
-	if k.Status == "DELETING" {
+	if k.Status == "DELETING" && s.cloud.World.Now().Sub(k.Deleted) >= deleteTime {
 		s.dropCluster(k)
 	}
 }

@@ -108,7 +108,7 @@ func (s *eksService) createNodegroup(c *reqCtx, in *eks.CreateNodegroupInput) (*
 	s.serviceRole(c, "eks-nodegroup.amazonaws.com")
 	s.nodeEntry(c, k, n.RoleARN)
 	s.makeProfile(c, n)
-	s.cloud.after(launchTime, "eks", "nodegroup", k.key(name))
+	s.look(k, "nodegroup", n.UID, launchTime)
 	return &eks.CreateNodegroupOutput{Nodegroup: new(k.sdkNodegroup(n))}, nil
 }
 
@@ -244,7 +244,7 @@ func (s *eksService) deleteNodegroup(c *reqCtx, in *eks.DeleteNodegroupInput) (*
 	}
 	n.Status, n.Modified, n.Deleting, n.Held = "DELETING", c.now, c.now, false
 	c.Make(n.ARN)
-	s.cloud.after(0, "eks", "nodegroup", k.key(n.Name))
+	s.look(k, "nodegroup", n.UID, 0)
 	return &eks.DeleteNodegroupOutput{Nodegroup: new(k.sdkNodegroup(n))}, nil
 }
 

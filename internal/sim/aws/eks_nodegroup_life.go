@@ -56,7 +56,7 @@ func (s *eksService) tickGroup(k *EKSCluster, n *EKSNodegroup) {
 	if n.Status != "CREATING" && n.Status != "UPDATING" && n.Status != "DELETING" {
 		next = quietTick
 	}
-	s.cloud.after(next, "eks", "nodegroup", k.key(n.Name))
+	s.look(k, "nodegroup", n.UID, next)
 }
 
 // launchGroup makes the launch template and the Auto Scaling group. A fresh instance profile is waited for.
@@ -149,6 +149,9 @@ func (s *eksService) nodeData(k *EKSCluster, n *EKSNodegroup) (launchData, error
 		base.BlockDevices = []launchDevice{{DeviceName: "/dev/xvda", Ebs: &launchEbs{Size: &size, Type: gp3}}}
 	}
 	out := custom.over(base)
+	if n.Capacity == "SPOT" {
+		out.Market = &launchMarket{Type: "spot"}
+	}
 	out.ImageID, out.InstanceType, out.Profile = image, typeName, &launchProfile{Name: n.profileName()}
 	if n.AMIType != "CUSTOM" {
 		out.UserData = "" // EKS merges its own into it; what the machine does with it is the node's business here

@@ -296,3 +296,63 @@ func TestNodegroupStates(t *testing.T) {
 		t.Errorf("instances %v are left", ids)
 	}
 }
+
+func TestSpotNodegroup(t *testing.T) {
+	y := newYard(t, immediate)
+	y.cluster(t, "prod")
+	y.addons(t, "prod")
+	y.w.SetQuota("aws", "ec2", quotaVcpus, testAccount, "us-east-1", 0)
+	n := y.pool(t, "prod", "workers", func(in *eks.CreateNodegroupInput) { in.CapacityType = types.CapacityTypesSpot })
+	out := must(y.ec2.DescribeInstances(y.ctx(), &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{{Name: awssdk.String("instance-lifecycle"), Values: []string{"spot"}}}}))(t)
+	if n.CapacityType != types.CapacityTypesSpot || len(out.Reservations) != 2 {
+		t.Errorf("%d Spot Instances", len(out.Reservations))
+	}
+	y.w.SetQuota("aws", "ec2", quotaSpot, testAccount, "us-east-1", 2)
+	must(y.eks.CreateNodegroup(y.ctx(), func() *eks.CreateNodegroupInput {
+		in := y.groupInput("prod", "more")
+		in.CapacityType = types.CapacityTypesSpot
+		return in
+	}()))(t)
+	if n = y.ended(t, "prod", "more"); n.Status != types.NodegroupStatusCreateFailed || !strings.Contains(*n.Health.Issues[0].Message, "Max spot instance count exceeded") {
+		t.Errorf("status %s, issues %+v", n.Status, n.Health.Issues)
+	}
+}
+
+func TestNodegroupWithoutCapacity(t *testing.T) {
+	y := newYard(t, immediate)
+	y.cluster(t, "prod")
+	y.addons(t, "prod")
+	if _, err := y.w.AddFault(sim.Fault{Service: "autoscaling", Operation: "Launch", Kind: sim.FaultCapacity, Match: "m6i.large", Count: -1}); err != nil {
+		t.Fatal(err)
+	}
+	must(y.eks.CreateNodegroup(y.ctx(), y.groupInput("prod", "workers")))(t)
+	n := y.ended(t, "prod", "workers")
+	if n.Status != types.NodegroupStatusCreateFailed || !strings.Contains(*n.Health.Issues[0].Message, "Could not launch On-Demand Instances. We currently do not have sufficient m6i.large capacity") {
+		t.Errorf("status %s, issues %+v", n.Status, n.Health.Issues)
+	}
+}
+
+// TestNamesAreUsedAgain: what was scheduled for a cluster or node group does not concern the next one of its name.
+func TestNamesAreUsedAgain(t *testing.T) {
+	y := newYard(t, immediate)
+	must(y.eks.CreateCluster(y.ctx(), y.clusterInput("prod")))(t)
+	if _, err := y.w.SetObjectState("prod", "FAILED", "InternalFailure", "no luck"); err != nil {
+		t.Fatal(err)
+	}
+	must(y.eks.DeleteCluster(y.ctx(), &eks.DeleteClusterInput{Name: awssdk.String("prod")}))(t)
+	y.w.Step(5 * time.Minute)
+	again := y.clusterInput("prod")
+	again.ClientRequestToken = awssdk.String("second")
+	must(y.eks.CreateCluster(y.ctx(), again))(t)
+	y.w.Step(6 * time.Minute) // the first one would be active by now
+	if k := y.describe(t, "prod"); k.Status != types.ClusterStatusCreating {
+		t.Fatalf("status %s", k.Status)
+	}
+	y.w.Step(4 * time.Minute)
+	y.addons(t, "prod")
+	for range 2 {
+		y.pool(t, "prod", "workers")
+		must(y.eks.DeleteNodegroup(y.ctx(), &eks.DeleteNodegroupInput{ClusterName: awssdk.String("prod"), NodegroupName: awssdk.String("workers")}))(t)
+		y.w.Step(4 * time.Minute)
+	}
+}

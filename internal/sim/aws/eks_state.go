@@ -3,6 +3,7 @@ package aws
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ type EKSState struct {
 type EKSScope struct {
 	Clusters map[string]*EKSCluster // by name
 	Tokens   map[string]*EKSToken   // by operation, cluster and client request token
+	Looks    map[string]int         // how often a node group or add-on was looked at
 }
 
 // EKSToken remembers what a client request token made.
@@ -35,7 +37,7 @@ type EKSIssue struct {
 // EKSCluster is a cluster, and what only exists in it.
 type EKSCluster struct {
 	Account, Region, Name, ARN, ID string
-	Created                        time.Time
+	Created, Deleted               time.Time // deleted: when that was asked for
 	Status                         string
 	Version, Platform              string
 	RoleARN                        string
@@ -70,9 +72,9 @@ type EKSCluster struct {
 
 func (k *EKSCluster) scope() scope { return scope{k.Account, k.Region} }
 
-// key names the cluster in events.
+// key names the cluster in events, and what of it they are about: by its ID, since another cluster may get its name.
 func (k *EKSCluster) key(rest ...string) string {
-	return strings.Join(append([]string{k.scope().key(), k.Name}, rest...), "|")
+	return strings.Join(append([]string{k.scope().key(), k.ID}, rest...), "|")
 }
 
 // issuer is the URL of the cluster's OpenID Connect issuer.
@@ -150,7 +152,12 @@ func (s *eksService) byKey(key string) (*EKSCluster, string) {
 	if len(parts) == 3 {
 		rest = parts[2]
 	}
-	return s.state.Scopes[parts[0]].Clusters[parts[1]], rest
+	for _, k := range s.state.Scopes[parts[0]].Clusters {
+		if k.ID == parts[1] {
+			return k, rest
+		}
+	}
+	return nil, ""
 }
 
 // Objects implements sim.Service.
@@ -292,16 +299,38 @@ func (s *eksService) Event(kind, key string) {
 			s.finishUpdate(k, u)
 		}
 	case "nodegroup":
-		if n := k.Nodegroups[rest]; n != nil {
-			s.tickGroup(k, n)
+		for _, n := range k.Nodegroups {
+			if s.tick(k, n.UID) == rest {
+				s.tickGroup(k, n)
+			}
 		}
 	case "addon":
-		if a := k.Addons[rest]; a != nil {
-			s.tickAddon(k, a)
+		for _, a := range k.Addons {
+			if s.tick(k, a.ARN) == rest {
+				s.tickAddon(k, a)
+			}
 		}
 	case "log":
 		s.deliverLogs(k)
 	}
+}
+
+// A node group and an add-on look after themselves every now and then: they have one look in the queue, and one that is
+// scheduled earlier or later replaces it. Looks are counted beside the objects, which stay as they are while nothing happens.
+
+// tick names the next look at an object.
+func (s *eksService) tick(k *EKSCluster, ref string) string {
+	return ref + "#" + strconv.Itoa(s.in(k.scope()).Looks[ref])
+}
+
+// look schedules the next look at a node group or add-on.
+func (s *eksService) look(k *EKSCluster, kind, ref string, in time.Duration) {
+	sc := s.in(k.scope())
+	if sc.Looks == nil {
+		sc.Looks = map[string]int{}
+	}
+	sc.Looks[ref]++
+	s.cloud.after(in, "eks", kind, k.key(s.tick(k, ref)))
 }
 
 // updating is the update of the cluster that is under way, if any.
