@@ -53,14 +53,14 @@ var rules = map[string]rule{
 	"internal/cloud/azure":  cloudRule,
 
 	// What a job is made of, and who carries it out.
-	"internal/spaces":                          {may: "internal/db internal/job internal/spaces/...", tests: "internal/pgtest"},
+	"internal/spaces":                          {may: "internal/db internal/job internal/pipeline internal/spaces/...", tests: "internal/pgtest"},
 	"internal/spaces/configv1":                 {},
 	"internal/spaces/configv1/configv1connect": {may: "internal/spaces/configv1"},
 	"internal/components":                      {may: "internal/job internal/pipeline internal/cloud internal/kube", tests: "internal/sim/..."},
 	"internal/kube":                            {may: "internal/job internal/pipeline internal/cloud", tests: "internal/sim/..."},
 	"internal/steps": {
 		may:   "internal/job internal/pipeline internal/cloud internal/kube internal/spaces/... internal/secrets internal/bootstrap",
-		tests: "internal/cloud/... internal/sim/...",
+		tests: "internal/db internal/cloud/... internal/sim/...",
 	},
 	"internal/reconciler": {
 		may:   "internal/job internal/pipeline internal/ledger internal/audit internal/cloud internal/steps",

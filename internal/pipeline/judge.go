@@ -49,6 +49,7 @@ var budgets = map[Class]budget{
 	Capacity:    {10, 15 * time.Second, 45 * time.Second, "no-capacity", "The cloud has none left of this type in these zones now. Retry later, or ask for another instanceType or zone."},
 	Exists:      {6, 5 * time.Second, 30 * time.Second, "name-taken", "The name is held by something that cannot be seen from this account, or was deleted a moment ago. Retry later, or choose another name."},
 	Mismatch:    {3, time.Second, time.Second, "token-mismatch", "The cloud remembers this request with other arguments. Retry; a new request token is used."},
+	Registry:    {60, time.Second, 30 * time.Second, "config-service-unavailable", "The config service does not answer, or fails. Check that it runs and that this server reaches it (zopday serve --config-service), then retry; the job goes on where it was."},
 	Unknown:     {6, 2 * time.Second, time.Minute, "unexpected", "This error is not one that is known. Read its text, then retry, or report it."},
 }
 

@@ -78,6 +78,7 @@ const (
 	Invalid     Class = "invalid"     // the request is wrong and will stay wrong
 	Mismatch    Class = "mismatch"    // the idempotency token was used with other arguments
 	Unavailable Class = "unavailable" // the cloud failed, or the answer was lost: the outcome is unknown
+	Registry    Class = "registry"    // the service that keeps the spaces does not answer, or fails
 	Refused     Class = "refused"     // our own gate refused the call: it was never sent
 	Unknown     Class = "unknown"     // none of these: tried again a few times
 )

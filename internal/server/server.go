@@ -180,7 +180,10 @@ func (s *Server) parts(c Config, d *db.DB) (parts, error) {
 	clouds := byProvider{
 		job.AWS: openAWS(c, pace, observed(p.metrics)), job.GCP: openGCP(c, pace, observed(p.metrics)), job.Azure: openAzure(c, pace, observed(p.metrics)),
 	}
-	registry := s.registry(c, d)
+	registry, err := s.registry(c, d)
+	if err != nil {
+		return p, err
+	}
 	engine, err := openComponents(c)
 	if err != nil {
 		return p, err
@@ -210,13 +213,13 @@ func openComponents(c Config) (*components.Engine, error) {
 	})
 }
 
-func (s *Server) registry(c Config, d *db.DB) *spaces.Client {
+func (s *Server) registry(c Config, d *db.DB) (*spaces.Client, error) {
 	if c.ConfigService != "" {
 		return spaces.Dial(c.ConfigService)
 	}
 	client, stop := spaces.BuiltIn(spaces.NewRegistry(d))
 	s.closeAll = append(s.closeAll, stop)
-	return client
+	return client, nil
 }
 
 // An observer is told of every call to a cloud.

@@ -2,29 +2,47 @@ package spaces
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"github.com/zopday/provisioner/internal/pipeline"
 	configv1 "github.com/zopday/provisioner/internal/spaces/configv1"
 	"github.com/zopday/provisioner/internal/spaces/configv1/configv1connect"
 )
 
-// A Client registers spaces over gRPC.
+// The services, as errors name them.
+const (
+	configService    = "config service"
+	discoveryService = "discovery service"
+)
+
+// A Client registers spaces over gRPC. Its errors are *pipeline.CloudError: what
+// is worth another try has the class Registry.
 type Client struct {
 	config    configv1connect.ConfigServiceClient
 	discovery configv1connect.DiscoveryServiceClient
 }
 
+// patience bounds one call.
+const patience = 15 * time.Second
+
 // Dial talks to an external config service: an http:// address means gRPC
-// without TLS, https:// with it.
-func Dial(address string) *Client {
-	return newClient(&http.Client{Transport: h2Transport(nil), Timeout: 15 * time.Second}, strings.TrimSuffix(address, "/"))
+// without TLS, https:// with it, checked by the system's root certificates.
+// Nothing is asked before the first call.
+func Dial(address string) (*Client, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("the config service's address is not one: use https://HOST:PORT, or http://HOST:PORT without TLS")
+	}
+	return newClient(&http.Client{Transport: h2Transport(nil), Timeout: patience}, strings.TrimSuffix(address, "/")), nil
 }
 
 // BuiltIn serves the registry on a pipe inside this process and talks gRPC to
@@ -37,7 +55,7 @@ func BuiltIn(g *Registry) (client *Client, closeServer func() error) {
 	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: mux, Protocols: h2cOnly(), ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = server.Serve(l) }() // ends with ErrServerClosed when closed below
-	c := newClient(&http.Client{Transport: h2Transport(l.dial), Timeout: 15 * time.Second}, "http://built-in")
+	c := newClient(&http.Client{Transport: h2Transport(l.dial), Timeout: patience}, "http://built-in")
 	return c, server.Close
 }
 
@@ -57,7 +75,38 @@ func h2cOnly() *http.Protocols {
 func h2Transport(dial func(context.Context, string, string) (net.Conn, error)) *http.Transport {
 	p := h2cOnly()
 	p.SetHTTP2(true)
-	return &http.Transport{Protocols: p, DialContext: dial, IdleConnTimeout: time.Minute}
+	return &http.Transport{
+		Protocols: p, DialContext: dial, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second,
+		// A connection whose other end is silently gone is found out, and left:
+		// otherwise every call would be sent into it until its time is over.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second},
+	}
+}
+
+// classes says what a code of gRPC means for what was asked. All others, those of
+// a service that fails or cannot be reached among them, are worth another try.
+var classes = map[connect.Code]pipeline.Class{
+	connect.CodeInvalidArgument:    pipeline.Invalid,
+	connect.CodeFailedPrecondition: pipeline.Invalid,
+	connect.CodeOutOfRange:         pipeline.Invalid,
+	connect.CodeUnimplemented:      pipeline.Invalid,
+	connect.CodeNotFound:           pipeline.NotFound,
+	connect.CodeAlreadyExists:      pipeline.Exists,
+	connect.CodePermissionDenied:   pipeline.Denied,
+	connect.CodeUnauthenticated:    pipeline.Expired,
+}
+
+// classify gives an error of one of the services its meaning.
+func classify(service, op string, err error) error {
+	out := &pipeline.CloudError{Class: pipeline.Registry, Service: service, Op: op, Code: connect.CodeOf(err).String(), Message: err.Error(), Sent: true, Err: err}
+	if c, ok := classes[connect.CodeOf(err)]; ok {
+		out.Class = c
+	}
+	var ce *connect.Error
+	if errors.As(err, &ce) {
+		out.Message = ce.Message()
+	}
+	return out
 }
 
 // Register makes a space known and asks the discoverer to look at it. Both may be
@@ -66,27 +115,40 @@ func h2Transport(dial func(context.Context, string, string) (net.Conn, error)) *
 func (c *Client) Register(ctx context.Context, s *configv1.Space) (string, error) {
 	res, err := c.config.RegisterSpace(ctx, connect.NewRequest(&configv1.RegisterSpaceRequest{Space: s}))
 	if err != nil {
-		return "", fmt.Errorf("config service: %w", err)
+		return "", classify(configService, "RegisterSpace", err)
 	}
-	if _, err := c.discovery.Sync(ctx, connect.NewRequest(&configv1.SyncRequest{OrgId: s.GetOrgId(), SpaceId: res.Msg.GetId()})); err != nil {
-		return "", fmt.Errorf("discovery service: %w", err)
+	id := res.Msg.GetId()
+	if id == "" {
+		return "", &pipeline.CloudError{Class: pipeline.Registry, Service: configService, Op: "RegisterSpace", Message: "the answer has no ID", Sent: true}
 	}
-	return res.Msg.GetId(), nil
+	_, err = c.discovery.Sync(ctx, connect.NewRequest(&configv1.SyncRequest{OrgId: s.GetOrgId(), SpaceId: id}))
+	switch connect.CodeOf(err) {
+	case connect.CodeUnimplemented: // a config service without a discoverer beside it
+		return id, nil
+	case connect.CodeNotFound: // it has not heard of the space yet
+		return "", &pipeline.CloudError{Class: pipeline.Registry, Service: discoveryService, Op: "Sync", Code: "not_found", Message: fmt.Sprintf("it does not know the space %s yet", id), Sent: true, Err: err}
+	}
+	if err != nil {
+		return "", classify(discoveryService, "Sync", err)
+	}
+	return id, nil
 }
 
-// Deregister forgets a space.
+// Deregister forgets a space; one that is not known is no error.
 func (c *Client) Deregister(ctx context.Context, org, id string) error {
-	if _, err := c.config.DeregisterSpace(ctx, connect.NewRequest(&configv1.DeregisterSpaceRequest{OrgId: org, Id: id})); err != nil {
-		return fmt.Errorf("config service: %w", err)
+	_, err := c.config.DeregisterSpace(ctx, connect.NewRequest(&configv1.DeregisterSpaceRequest{OrgId: org, Id: id}))
+	if err != nil && connect.CodeOf(err) != connect.CodeNotFound {
+		return classify(configService, "DeregisterSpace", err)
 	}
 	return nil
 }
 
-// List lists an organisation's spaces, the newest first, from a page token on.
+// List lists an organisation's spaces, the newest first, from a page token on; the
+// error of a token that is none has the class Invalid.
 func (c *Client) List(ctx context.Context, org string, size int, token string) (page []*configv1.Space, next string, err error) {
 	res, err := c.config.ListSpaces(ctx, connect.NewRequest(&configv1.ListSpacesRequest{OrgId: org, PageSize: int32(min(size, pageMost)), PageToken: token})) //nolint:gosec // bounded
 	if err != nil {
-		return nil, "", fmt.Errorf("config service: %w", err)
+		return nil, "", classify(configService, "ListSpaces", err)
 	}
 	return res.Msg.GetSpaces(), res.Msg.GetNextPageToken(), nil
 }
@@ -98,7 +160,7 @@ func (c *Client) Get(ctx context.Context, org, id string) (*configv1.Space, erro
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("config service: %w", err)
+		return nil, classify(configService, "GetSpace", err)
 	}
 	return res.Msg.GetSpace(), nil
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -76,6 +77,9 @@ const (
 	pageMost    = 500
 )
 
+// tokenRE is what a page token can be: the ID that a page ended with.
+var tokenRE = regexp.MustCompile(`^spc_[0-9a-z]{1,60}$`)
+
 // ListSpaces lists an organisation's spaces, the newest first: an ID grows with time.
 func (g *Registry) ListSpaces(ctx context.Context, req *connect.Request[configv1.ListSpacesRequest]) (*connect.Response[configv1.ListSpacesResponse], error) {
 	size := int(req.Msg.GetPageSize())
@@ -84,8 +88,11 @@ func (g *Registry) ListSpaces(ctx context.Context, req *connect.Request[configv1
 	}
 	size = min(size, pageMost)
 	before := req.Msg.GetPageToken()
-	if before == "" {
+	switch {
+	case before == "":
 		before = "~" // behind every ID
+	case !tokenRE.MatchString(before):
+		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("page_token is not one of this list"))
 	}
 	rows, err := g.d.Query(ctx, `SELECT `+columns+` FROM spaces WHERE org_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3`, req.Msg.GetOrgId(), before, size+1)
 	if err != nil {

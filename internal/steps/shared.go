@@ -140,10 +140,20 @@ func (s Set) registerSpace(ctx context.Context, r *pipeline.Run) error {
 		SpaceType: spaceType(r.Job), CloudAccountId: r.Job.CloudAccountID, Config: spaceConfig(r.Job),
 	})
 	if err != nil {
-		return fmt.Errorf("register space: %w", err)
+		return registry(err)
 	}
 	infra.SpaceID = id
 	return r.Save(ctx)
+}
+
+// registry stops the job where the config service understands and refuses: no
+// other try changes that. One that does not answer, or fails, is asked again.
+func registry(err error) error {
+	if pipeline.Is(err, pipeline.Registry, pipeline.Unknown) {
+		return err
+	}
+	return pipeline.Fatal("config-service-refused", err.Error(),
+		"Put right at the config service what the message names, or name another one (zopday serve --config-service), then retry.").From(err)
 }
 
 func spaceType(j *job.Job) string {
@@ -171,7 +181,7 @@ func (s Set) deregisterSpace(ctx context.Context, r *pipeline.Run) error {
 		return nil
 	}
 	if err := s.Spaces.Deregister(ctx, r.Job.OrgID, id); err != nil {
-		return fmt.Errorf("deregister space %s: %w", id, err)
+		return registry(err)
 	}
 	r.Job.Config.InfraConfig.SpaceID = ""
 	return r.Save(ctx)
