@@ -281,3 +281,27 @@ func (g *rig) furnish(name string) {
 		}
 	}
 }
+
+// A scan finds everything of a cluster job that could be left: what has tags, and
+// roles, which have none and may stand in somebody else's network.
+func TestScanOfACluster(t *testing.T) {
+	t.Parallel()
+	g := clusters(t, smallCluster)
+	g.up()
+	left, err := g.p.Scan(pipeline.WithGate(t.Context(), pipeline.ReadOnly), g.job.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for _, l := range left {
+		found[l.Kind]++
+	}
+	for kind, n := range map[string]int{kindCluster: 1, kindIdentity: 2, kindWorkspace: 1, kindRole: 3, kindVNet: 1, kindNAT: 1} {
+		if found[kind] < n {
+			t.Errorf("%d of %s are found, want %d: %v", found[kind], kind, n, found)
+		}
+	}
+	if other, err := g.p.Scan(t.Context(), job.NewID("job")); err != nil || len(other) > 0 {
+		t.Errorf("of another job: %v, %v", other, err)
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
+
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/cloud/lookup"
 	"github.com/zopday/provisioner/internal/job"
@@ -62,8 +64,30 @@ func (p *Provider) Scan(ctx context.Context, owner string) ([]cloud.Leftover, er
 		}
 		out = append(out, cloud.Leftover{Kind: kind, ID: x.ID, Name: x.Name})
 	}
-	more, err := p.scanNetworks(ctx, owner)
-	return append(out, more...), err
+	for _, part := range []func(context.Context, string) ([]cloud.Leftover, error){p.scanNetworks, p.scanRoles} {
+		more, err := part(ctx, owner)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, more...)
+	}
+	return out, nil
+}
+
+// scanRoles finds role assignments that say the owner's marks in their description:
+// they are on no list of resources, and outlive those to whom they were given.
+func (p *Provider) scanRoles(ctx context.Context, owner string) ([]cloud.Leftover, error) {
+	all, err := list[resource[armauthorization.RoleAssignment]](ctx, p, managementPrefix+p.subscription+"/providers/"+typeRole)
+	if err != nil {
+		return nil, pipeline.Unless(err, pipeline.Denied)
+	}
+	var out []cloud.Leftover
+	for _, a := range all {
+		if job.ParseMarks(value(value(a.is.Properties).Description))[job.MarkOwner] == owner {
+			out = append(out, cloud.Leftover{Kind: kindRole, ID: a.ID, Name: a.Name})
+		}
+	}
+	return out, nil
 }
 
 // stays reports whether a resource is there, is the owner's and is not about to go.
