@@ -16,7 +16,10 @@ import (
 // is in trouble, or why there is none.
 func (c *cluster) blame(ctx context.Context, o *unstructured.Unstructured, selector *metav1.LabelSelector) (string, error) {
 	s, err := metav1.LabelSelectorAsSelector(selector)
-	if err != nil || s.Empty() {
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name(o), err)
+	}
+	if s.Empty() {
 		return "", nil
 	}
 	pods, err := c.core.Pods(o.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: s.String(), Limit: 100})

@@ -140,7 +140,7 @@ func (c *Catalogue) Categories() []string {
 
 func (e Entry) matches(q Query) bool {
 	text := strings.ToLower(strings.Join([]string{e.Name, e.Title, e.Description, e.Category}, " "))
-	for _, word := range strings.Fields(strings.ToLower(q.Search)) {
+	for word := range strings.FieldsSeq(strings.ToLower(q.Search)) {
 		if !strings.Contains(text, word) {
 			return false
 		}

@@ -182,7 +182,7 @@ func TestOrder(t *testing.T) {
 
 func TestAt(t *testing.T) {
 	inv := &job.Invalid{Fields: []job.FieldError{{Field: "values.replicas", Message: "m", Fix: "f"}, {Field: "[1].name"}}}
-	got := At("config.spec.components[2]", inv).(*job.Invalid)
+	got := asInvalid(At("config.spec.components[2]", inv))
 	if got.Fields[0].Field != "config.spec.components[2].values.replicas" || got.Fields[1].Field != "config.spec.components[2][1].name" {
 		t.Errorf("%+v", got)
 	}

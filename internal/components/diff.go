@@ -3,11 +3,11 @@ package components
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
-	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -45,6 +45,9 @@ func (e *Engine) Diff(ctx context.Context, access cloud.KubeAccess, spec job.Com
 	if err != nil {
 		return nil, err
 	}
+	if x, err = e.keepFacts(ctx, spec, kubeVersion, p, x, rec); err != nil {
+		return nil, err
+	}
 	opts := common.ReleaseOptions{Name: x.Place.Release, Namespace: x.Place.Namespace, Revision: 1, IsInstall: rec == nil, IsUpgrade: rec != nil}
 	var was []*unstructured.Unstructured
 	if rec != nil {
@@ -64,19 +67,32 @@ func (e *Engine) Diff(ctx context.Context, access cloud.KubeAccess, spec job.Com
 	return changes(was, will)
 }
 
+// keepFacts takes over from what is installed the values that came from the
+// cluster, which a request leaves out.
+func (e *Engine) keepFacts(ctx context.Context, spec job.ComponentSpec, kubeVersion string, p job.Provider, x *Resolved, rec *record) (*Resolved, error) {
+	if rec == nil || len(x.Entry.FromCluster) == 0 {
+		return x, nil
+	}
+	values := clone(x.values)
+	for path := range x.Entry.FromCluster {
+		keys := strings.Split(path, ".")
+		if v, ok, err := unstructured.NestedString(rec.last.Config, keys...); ok && err == nil {
+			values = mergeValues(nest(keys, v), values)
+		}
+	}
+	var err error
+	if spec.Values, err = json.Marshal(values); err != nil {
+		return nil, err
+	}
+	return e.Resolve(ctx, spec, kubeVersion, p)
+}
+
 // rendered is what a component's templates become in a cluster.
 func (c *cluster) rendered(ctx context.Context, x *Resolved, opts common.ReleaseOptions) ([]*unstructured.Unstructured, error) {
-	version, err := c.disco.ServerVersion()
+	caps, err := c.capabilities()
 	if err != nil {
-		return nil, kube.Classify("get version", err)
+		return nil, err
 	}
-	apis, err := action.GetVersionSet(c.disco)
-	if err != nil {
-		return nil, kube.Classify("list kinds", err)
-	}
-	caps := common.DefaultCapabilities.Copy()
-	caps.KubeVersion = common.KubeVersion{Version: version.GitVersion, Major: version.Major, Minor: version.Minor}
-	caps.APIVersions = apis
 	ch, err := x.chart()
 	if err != nil {
 		return nil, err

@@ -58,8 +58,8 @@ func middle(a, b []string) []edit {
 	}
 	var back []edit
 	x, y := len(a), len(b)
-	for d := len(trace) - 1; d >= 0; d-- {
-		v, off := trace[d], d+1
+	for d, v := range slices.Backward(trace) {
+		off := d + 1
 		k := x - y
 		var pk int
 		if k == -d || k != d && v[off+k-1] < v[off+k+1] {

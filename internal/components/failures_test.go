@@ -325,7 +325,7 @@ func TestRemovalIsReadBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	cm.Finalizers = []string{"example.com/holds"}
-	if cm, err = w.kube.CoreV1().ConfigMaps("readback").Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
+	if _, err = w.kube.CoreV1().ConfigMaps("readback").Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.until("ConfigMap readback/app (held by the finalizer example.com/holds)", func(ctx context.Context, r *pipeline.Run) error {

@@ -2,6 +2,7 @@ package components
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -116,7 +117,7 @@ func (o *operation) awaitHook(hook *unstructured.Unstructured) error {
 		why = v.why
 		return v.ready, err
 	})
-	if err == context.DeadlineExceeded && o.ctx.Err() == nil {
+	if errors.Is(err, context.DeadlineExceeded) && o.ctx.Err() == nil {
 		return &hookRuns{name(hook) + " (" + shorten(why) + ")"}
 	}
 	return err

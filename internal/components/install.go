@@ -40,6 +40,9 @@ func (o *operation) install(jobID string, x *Resolved, done map[string]bool) err
 	if err := o.applyCRDs(ch, false); err != nil {
 		return err
 	}
+	if o.config.Capabilities, err = o.cluster.capabilities(); err != nil {
+		return err
+	}
 	in := action.NewInstall(o.config)
 	in.ReleaseName, in.Namespace, in.Labels = o.at.Release, o.at.Namespace, labelsOf(jobID, x)
 	in.Timeout, in.WaitStrategy = longest, helmkube.HookOnlyStrategy
@@ -63,6 +66,9 @@ func (o *operation) upgrade(jobID string, x *Resolved, done map[string]bool) err
 	// Helm never touches kinds after an install; a new version of a component may
 	// not work with the old ones.
 	if err := o.applyCRDs(ch, true); err != nil {
+		return err
+	}
+	if o.config.Capabilities, err = o.cluster.capabilities(); err != nil {
 		return err
 	}
 	up := action.NewUpgrade(o.config)

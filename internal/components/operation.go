@@ -136,6 +136,18 @@ func (c *client) Delete(resources helmkube.ResourceList, policy metav1.DeletionP
 	return out, errs
 }
 
+// Update knows of every object that is there what it was: Helm makes a noise of
+// those that the revision before did not have, as after a recovery.
+func (c *client) Update(original, target helmkube.ResourceList, options ...helmkube.ClientUpdateOption) (*helmkube.Result, error) {
+	for _, t := range target {
+		if original.Get(t) == nil {
+			same := *t
+			original.Append(&same)
+		}
+	}
+	return c.Client.Update(original, target, options...)
+}
+
 // note keeps what went wrong: an uninstall says no more than that something did.
 func (o *operation) note(errs ...error) {
 	o.mu.Lock()
@@ -184,6 +196,8 @@ func (o *operation) verdict(what string, err error) error {
 	case strings.Contains(err.Error(), "cannot be imported into the current release"):
 		return pipeline.Fatal("name-taken", fmt.Sprintf("cannot %s: %s", op, text),
 			"It is somebody else's and was not touched. Remove or rename it, or give the release another name, then retry.").From(err)
+	case strings.Contains(err.Error(), "execution error at ("), strings.Contains(err.Error(), "chart requires kubeVersion"):
+		return pipeline.Fatal("chart-refused", fmt.Sprintf("cannot %s: %s", op, text), "Put right what the message names, then retry.").From(err)
 	case errors.As(err, &status), transport(err):
 		out := kube.Classify(op, err)
 		var ce *pipeline.CloudError

@@ -148,8 +148,8 @@ func (c *Catalogue) Place(s job.ComponentSpec) Place {
 // At puts a place before the fields of an Invalid, such as
 // config.spec.components[2]; another error stays as it is.
 func At(place string, err error) error {
-	inv, ok := err.(*job.Invalid)
-	if !ok {
+	inv := asInvalid(err)
+	if inv == nil {
 		return err
 	}
 	out := &job.Invalid{}

@@ -160,13 +160,13 @@ func deployment(d *appsv1.Deployment) (judgement, *metav1.LabelSelector) {
 	case s.ObservedGeneration < d.Generation:
 		return notYet("its controller has not seen it yet"), nil
 	case s.UpdatedReplicas < want || s.AvailableReplicas < want:
-		why := fmt.Sprintf("%d of %d replicas are up to date and available", min(s.UpdatedReplicas, s.AvailableReplicas), want)
+		refused := ""
 		for _, c := range d.Status.Conditions {
 			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-				why += "; " + c.Message
+				refused = "; " + c.Message
 			}
 		}
-		return notYet("%s", why), d.Spec.Selector
+		return notYet("%d of %d replicas are up to date and available%s", min(s.UpdatedReplicas, s.AvailableReplicas), want, refused), d.Spec.Selector
 	case s.Replicas > s.UpdatedReplicas:
 		return notYet("%d replicas of the old kind are still there", s.Replicas-s.UpdatedReplicas), nil
 	}

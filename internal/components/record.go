@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -70,6 +71,9 @@ func (r *record) deployed() []int {
 	return out
 }
 
+// errVanished is a revision that was listed a moment ago.
+var errVanished = errors.New("it is gone")
+
 func secretName(name string, revision int) string {
 	return fmt.Sprintf("sh.helm.release.v1.%s.v%d", name, revision)
 }
@@ -119,7 +123,7 @@ func (c *cluster) revision(ctx context.Context, at Place, n int) (*release.Relea
 		// Listed and not there: the storage is in trouble, or it was removed just now (failure N5).
 		return nil, &pipeline.CloudError{
 			Class: pipeline.Unavailable, Service: kube.Service, Op: "get the release " + at.ID(), Sent: true,
-			Message: fmt.Sprintf("revision %d is listed and cannot be read", n),
+			Message: fmt.Sprintf("revision %d is listed and cannot be read", n), Err: errVanished,
 		}
 	case err != nil:
 		return nil, kube.Classify("get the release "+at.ID(), err)

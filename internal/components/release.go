@@ -130,7 +130,7 @@ func (k *keeper) look(ctx context.Context) (pipeline.Seen, error) {
 	}
 	k.r.Remember(revisionOf(k.x.Place), s.rec.last.Version)
 	// One after another, and whichever differs first does all of it.
-	var once func(context.Context) error = k.converge
+	once := k.converge
 	add := func(name, wanted, seenAs string) {
 		seen.Aspects = append(seen.Aspects, pipeline.Aspect{Name: name, Wanted: wanted, Seen: seenAs, Set: func(ctx context.Context) error {
 			if once == nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -62,9 +63,7 @@ func app(version string, more map[string]string) charts.Chart {
 		"values.yaml":        "text: hello\npassword: unset\nreplicas: 1\nimage: example.com/app:1\nhookImage: example.com/hook:1\nexit: \"0\"\n",
 		"templates/app.yaml": appTemplate,
 	}
-	for k, v := range more {
-		files[k] = v
-	}
+	maps.Copy(files, more)
 	return charts.Chart{Name: "app", Version: version, AppVersion: version, Description: "for tests", Files: files}
 }
 

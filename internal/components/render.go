@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
@@ -17,6 +18,8 @@ import (
 	release "helm.sh/helm/v4/pkg/release/v1"
 	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
 	"k8s.io/client-go/rest"
+
+	"github.com/zopday/provisioner/internal/kube"
 )
 
 // loadChart reads a chart. It is read anew for every operation, because Helm
@@ -119,6 +122,26 @@ func offline(kubeVersion string) (*common.Capabilities, error) {
 		return nil, err
 	}
 	caps.KubeVersion = common.KubeVersion{Version: "v" + v.String(), Major: fmt.Sprint(v.Major()), Minor: fmt.Sprint(v.Minor())}
+	return caps, nil
+}
+
+// capabilities are what a cluster can do. Its version is the plain one: what
+// clouds add to it looks like a pre-release, which ranges leave out.
+func (c *cluster) capabilities() (*common.Capabilities, error) {
+	version, err := c.disco.ServerVersion()
+	if err != nil {
+		return nil, kube.Classify("get version", err)
+	}
+	apis, err := action.GetVersionSet(c.disco)
+	if err != nil {
+		return nil, kube.Classify("list kinds", err)
+	}
+	caps := common.DefaultCapabilities.Copy()
+	caps.APIVersions = apis
+	caps.KubeVersion = common.KubeVersion{Version: version.GitVersion, Major: version.Major, Minor: version.Minor}
+	if v, err := parseKubeVersion(version.GitVersion); err == nil {
+		caps.KubeVersion.Version = "v" + v.String()
+	}
 	return caps, nil
 }
 

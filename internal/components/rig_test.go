@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -38,6 +39,10 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
+	// The tests wait for the cluster more than they work.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	if shared.kube != nil {
 		shared.kube.Shutdown()

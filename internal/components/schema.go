@@ -3,6 +3,7 @@ package components
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -78,7 +79,8 @@ func againstSchema(schema []byte, values map[string]any, path string) (out []job
 	if err != nil {
 		return nil, err
 	}
-	if fault, ok := compiled.Validate(instance).(*jsonschema.ValidationError); ok {
+	var fault *jsonschema.ValidationError
+	if errors.As(compiled.Validate(instance), &fault) {
 		collect(fault, path, &out)
 	}
 	return out, nil
@@ -97,16 +99,17 @@ func collect(e *jsonschema.ValidationError, path string, out *[]job.FieldError) 
 			return
 		}
 	}
-	at := path
+	var at strings.Builder
+	at.WriteString(path)
 	for _, p := range e.InstanceLocation {
 		if _, err := strconv.Atoi(p); err == nil {
-			at += "[" + p + "]"
+			at.WriteString("[" + p + "]")
 		} else {
-			at += "." + p
+			at.WriteString("." + p)
 		}
 	}
 	for _, f := range describe(e.ErrorKind) {
-		f.Field = at + f.Field
+		f.Field = at.String() + f.Field
 		*out = append(*out, f)
 	}
 }

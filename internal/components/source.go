@@ -68,13 +68,13 @@ func unreachable(ctx context.Context, address string, err error) error {
 
 // answered gives an answer other than 200 its meaning. missing is what a 404 means.
 func answered(address string, status int, missing error) error {
-	switch {
-	case status == http.StatusNotFound:
+	switch status {
+	case http.StatusNotFound:
 		return missing
-	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+	case http.StatusUnauthorized, http.StatusForbidden:
 		return pipeline.Fatal("chart-source-denied", fmt.Sprintf("the chart source %s answers %d %s", address, status, http.StatusText(status)),
 			"Give the provisioner a login for it, or point the catalogue at a mirror, then retry.")
-	case status == http.StatusTooManyRequests:
+	case http.StatusTooManyRequests:
 		return &pipeline.CloudError{Class: pipeline.Throttled, Service: chartService, Op: "get " + address, Code: "429", Message: "too many requests", Sent: true}
 	}
 	return &pipeline.CloudError{

@@ -133,7 +133,7 @@ func (e *Engine) download(ctx context.Context, address string, most int64, missi
 	if err != nil {
 		return nil, unreachable(ctx, address, err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // nothing to lose after reading
+	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return nil, answered(address, resp.StatusCode, missing)
 	}

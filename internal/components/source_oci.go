@@ -64,7 +64,7 @@ func readManifest(ctx context.Context, repo *remote.Repository, tag string) (oci
 	if err != nil {
 		return desc, nil, err
 	}
-	defer rc.Close() //nolint:errcheck // nothing to lose after reading
+	defer rc.Close()
 	b, err := content.ReadAll(rc, desc)
 	return desc, b, err
 }

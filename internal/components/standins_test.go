@@ -23,7 +23,7 @@ func TestStandInsLive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, charts.StandIns()...)
 	var specs []job.ComponentSpec
-	for _, name := range strings.Fields("cert-manager envoy-gateway traefik kube-prometheus-stack grafana fluent-bit valkey tempo kyverno redis-operator") {
+	for name := range strings.FieldsSeq("cert-manager envoy-gateway traefik kube-prometheus-stack grafana fluent-bit valkey tempo kyverno redis-operator") {
 		specs = append(specs, job.ComponentSpec{Name: name})
 	}
 	levels, err := w.e.Order(specs)

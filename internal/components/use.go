@@ -3,6 +3,7 @@ package components
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	rcommon "helm.sh/helm/v4/pkg/release/common"
@@ -211,6 +212,9 @@ func (e *Engine) Installed(ctx context.Context, access cloud.KubeAccess) ([]job.
 	var out []job.ComponentInfo
 	for _, at := range order {
 		r, err := c.revision(ctx, at, number(newest[at]))
+		if errors.Is(err, errVanished) {
+			continue // removed, or upgraded, since it was listed
+		}
 		if err != nil {
 			return nil, err
 		}

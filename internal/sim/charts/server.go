@@ -115,7 +115,7 @@ func (s *Server) registry(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(parts) < 4 {
-		fault(w, http.StatusNotFound, "NAME_UNKNOWN", "repository name not known to registry")
+		fault(w, "NAME_UNKNOWN", "repository name not known to registry")
 		return
 	}
 	name, what, ref := parts[len(parts)-3], parts[len(parts)-2], parts[len(parts)-1]
@@ -131,17 +131,17 @@ func (s *Server) registry(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
-		fault(w, http.StatusNotFound, "MANIFEST_UNKNOWN", "manifest unknown")
+		fault(w, "MANIFEST_UNKNOWN", "manifest unknown")
 	case what == "blobs":
 		b, ok := s.blobs[ref]
 		if !ok {
-			fault(w, http.StatusNotFound, "BLOB_UNKNOWN", "blob unknown to registry")
+			fault(w, "BLOB_UNKNOWN", "blob unknown to registry")
 			return
 		}
 		w.Header().Set("Docker-Content-Digest", ref)
 		write(w, r, b.kind, b.body)
 	default:
-		fault(w, http.StatusNotFound, "UNSUPPORTED", "the operation is unsupported")
+		fault(w, "UNSUPPORTED", "the operation is unsupported")
 	}
 }
 
@@ -153,7 +153,7 @@ func (s *Server) tags(w http.ResponseWriter, repository, name string) {
 		}
 	}
 	if len(tags) == 0 {
-		fault(w, http.StatusNotFound, "NAME_UNKNOWN", "repository name not known to registry")
+		fault(w, "NAME_UNKNOWN", "repository name not known to registry")
 		return
 	}
 	slices.Sort(tags)
@@ -169,9 +169,9 @@ func write(w http.ResponseWriter, r *http.Request, kind string, body []byte) {
 	}
 }
 
-// fault is an error as registries write one.
-func fault(w http.ResponseWriter, status int, code, message string) {
+// fault says that something is not there, as registries do.
+func fault(w http.ResponseWriter, code, message string) {
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
+	w.WriteHeader(http.StatusNotFound)
 	_ = json.NewEncoder(w).Encode(map[string]any{"errors": []any{map[string]any{"code": code, "message": message}}})
 }
