@@ -27,19 +27,16 @@ func (p *Provider) RemoveCluster(ctx context.Context, r *pipeline.Run) error {
 	if err != nil {
 		return err
 	}
-	ours, err := b.ours(ctx)
+	owner, err := b.clusterOwner(ctx)
 	if err != nil {
 		return err
 	}
-	stages := []func(context.Context) error{b.poolsGone}
-	if ours {
-		stages = append(stages, b.foreignPoolsGone)
+	stages := []func(context.Context) error{b.poolsGone, b.foreignPoolsGone, b.templatesGone, b.fittingsGone, b.clusterGone, b.sweep}
+	if owner != "" && owner != r.Job.ID {
+		// Somebody else's, of just the job's name: neither it nor what it made is the job's.
+		r.Note("cluster %s does not carry this job's mark, and was not touched", b.name)
+		stages = []func(context.Context) error{b.templatesGone}
 	}
-	stages = append(stages, b.templatesGone, b.fittingsGone)
-	if ours {
-		stages = append(stages, b.unprotect)
-	}
-	stages = append(stages, b.clusterGone, b.sweep)
 	for _, stage := range stages {
 		if err := stage(ctx); err != nil {
 			return err
@@ -48,14 +45,13 @@ func (p *Provider) RemoveCluster(ctx context.Context, r *pipeline.Run) error {
 	return nil
 }
 
-// ours reports whether there is a cluster that carries the job's mark. Somebody
-// else's of the same name is not touched.
-func (b *clusterBuild) ours(ctx context.Context) (bool, error) {
+// clusterOwner is whose mark the cluster of the job's name carries; "" if there is none.
+func (b *clusterBuild) clusterOwner(ctx context.Context) (string, error) {
 	c, err := b.readCluster(ctx, b.name)
 	if err != nil {
-		return false, pipeline.Unless(plain(err), pipeline.NotFound)
+		return "", pipeline.Unless(plain(err), pipeline.NotFound)
 	}
-	return c.Tags[job.MarkOwner] == b.r.Job.ID, nil
+	return eksMark(c.Tags), nil
 }
 
 // named are the names that the ledger or the spec has of a kind with a prefix.
@@ -172,26 +168,6 @@ func (b *clusterBuild) fittingsGone(ctx context.Context) error {
 		}
 	}
 	return pipeline.All(ctx, parts...)
-}
-
-// unprotect lifts the deletion protection that the job gave its cluster, as a step
-// of its own that stands in the job's history (control EKS-13).
-func (b *clusterBuild) unprotect(ctx context.Context) error {
-	c, err := b.readCluster(ctx, b.name)
-	if err != nil || !aws.ToBool(c.DeletionProtection) {
-		return pipeline.Unless(plain(err), pipeline.NotFound)
-	}
-	if s := b.seeCluster(b.r, c, nil); s.Status == pipeline.Pending {
-		return pipeline.Wait(10*time.Second, "cluster %s to take changes (%s)", b.name, s.Reason)
-	}
-	if b.r.Recall("protection lifted") == nil {
-		if err := b.r.Event(ctx, "protection.lifted", "the deletion protection of cluster %s, which this job gave it, is lifted", b.name); err != nil {
-			return err
-		}
-		b.r.Remember("protection lifted", true)
-	}
-	u := updates{Provider: b.Provider, r: b.r, cluster: b.name}
-	return u.set("deletion protection", &eks.UpdateClusterConfigInput{DeletionProtection: aws.Bool(false)})(ctx)
 }
 
 func (b *clusterBuild) clusterGone(ctx context.Context) error {

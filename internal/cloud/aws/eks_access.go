@@ -40,8 +40,12 @@ func (b *clusterBuild) access(ctx context.Context) error {
 	var parts []func(context.Context) error
 	for _, x := range b.accessEntries(b.r, b.spec, self) {
 		parts = append(parts, func(ctx context.Context) error {
-			_, err := b.r.Ensure(ctx, x)
-			return err
+			if _, err := b.r.Ensure(ctx, x); err != nil {
+				return err
+			}
+			// Entries are spread within seconds ("Grant IAM users access to Kubernetes with
+			// EKS access entries"): the API server lets nobody in before.
+			return confirmOnce(ctx, b.r, x)
 		})
 	}
 	return pipeline.All(ctx, parts...)

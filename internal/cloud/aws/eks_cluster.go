@@ -56,11 +56,36 @@ func (p *Provider) cluster(r *pipeline.Run, spec job.ClusterSpec) pipeline.Resou
 		return pipeline.Seen{ID: aws.ToString(c.Arn), Owner: r.Job.ID, Status: pipeline.Pending, Reason: string(c.Status)}, nil
 	}
 	x.Delete = func(ctx context.Context, _ string) error {
+		if err := p.unprotect(ctx, r, x.Name); err != nil {
+			return err
+		}
 		_, err := p.eks.DeleteCluster(ctx, &eks.DeleteClusterInput{Name: aws.String(x.Name)})
 		return err
 	}
 	x.Blockers = func(ctx context.Context, _ string) (string, error) { return p.clusterBlockers(ctx, x.Name) }
 	return tidy(x)
+}
+
+// unprotect lifts the deletion protection that the job gave its cluster, as an act of
+// its own that stands in the job's history (control EKS-13). It binds an active cluster
+// alone: one that came up failed has none to lift.
+func (p *Provider) unprotect(ctx context.Context, r *pipeline.Run, clusterName string) error {
+	c, err := p.readCluster(ctx, clusterName)
+	if err != nil || !aws.ToBool(c.DeletionProtection) || c.Status == ekstypes.ClusterStatusFailed || c.Status == ekstypes.ClusterStatusDeleting {
+		return plain(err)
+	}
+	if c.Status != ekstypes.ClusterStatusActive {
+		return pipeline.Wait(10*time.Second, "cluster %s to take changes (%s)", clusterName, c.Status)
+	}
+	const lifted = "protection lifted"
+	if r.Recall(lifted) == nil {
+		if err := r.Event(ctx, "protection.lifted", "the deletion protection of cluster %s, which this job gave it, is lifted", clusterName); err != nil {
+			return err
+		}
+		r.Remember(lifted, true)
+	}
+	u := updates{Provider: p, r: r, cluster: clusterName}
+	return u.set("deletion protection", &eks.UpdateClusterConfigInput{DeletionProtection: aws.Bool(false)})(ctx)
 }
 
 // clusterInput is everything that a cluster is made with.

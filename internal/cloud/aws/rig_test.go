@@ -37,6 +37,7 @@ type rig struct {
 
 	mu      sync.Mutex
 	objects map[string]job.Object
+	events  []job.Event
 	memory  *pipeline.Memory
 }
 
@@ -47,7 +48,15 @@ func (g *rig) Record(_ context.Context, d pipeline.Delta) error {
 	for _, o := range d.Objects {
 		g.objects[o.Kind+"/"+o.Key] = o
 	}
+	g.events = append(g.events, d.Events...)
 	return nil
+}
+
+// history is what the job's history tells.
+func (g *rig) history() []job.Event {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.events)
 }
 
 func newRig(t testing.TB, o sim.Options, mode job.Mode, spec string) *rig {
