@@ -45,6 +45,8 @@ var rules = []rule{
 	// What was made moments ago is not known everywhere yet (D5, D8).
 	{code: "*", saying: "cannot be found", class: pipeline.NotFound},
 	{code: "*", op: "clusters.create", saying: "cloudkms.cryptokeyversions.usetoencrypt", class: pipeline.NotFound},
+	{code: "*", op: "clusters.create", saying: "machine type", class: pipeline.Invalid},
+	{code: "*", op: "nodePools.create", saying: "machine type", class: pipeline.Invalid},
 	{code: "*", op: "clusters.create", saying: "does not exist", class: pipeline.NotFound},
 	{code: "*", op: "nodePools.create", saying: "does not exist", class: pipeline.NotFound},
 	{code: "*", saying: "of type 'serviceaccount' was not found", class: pipeline.NotFound},

@@ -27,7 +27,9 @@ func (p *Provider) EnsureCluster(ctx context.Context, r *pipeline.Run) error {
 	}
 	id, err := p.ensure(ctx, r, p.cluster(r, p.clusterWant(r, spec, ranges)))
 	if err != nil {
-		return p.clusterVerdict(r, id, err)
+		// Kubernetes Engine may not know yet of the account, the key or the role that
+		// were made moments ago (failure kinds D5, D8).
+		return visible(r, "what the cluster is built on", err)
 	}
 	if err := p.learnCluster(ctx, r, id); err != nil {
 		return err
@@ -39,13 +41,6 @@ func (p *Provider) EnsureCluster(ctx context.Context, r *pipeline.Run) error {
 		return err
 	}
 	return p.learnPools(ctx, r)
-}
-
-// clusterVerdict waits where Kubernetes Engine does not know yet of the account,
-// the key or the role that were made moments ago (failure kinds D5, D8), and where
-// it is busy with the cluster.
-func (p *Provider) clusterVerdict(r *pipeline.Run, id string, err error) error {
-	return inTurn(r, or(id, p.clusterID(r)), visible(r, "what the cluster is built on", err))
 }
 
 // ensurePools makes the node pools. Where GKE takes one change of a cluster at a

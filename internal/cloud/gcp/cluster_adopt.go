@@ -54,8 +54,8 @@ func (p *Provider) AdoptCluster(ctx context.Context, r *pipeline.Run) error {
 	if owner, _ := labelMark(c.ResourceLabels); owner != "" && owner != r.Job.ID {
 		return pipeline.Fatal("owned", fmt.Sprintf("cluster %s belongs to job %s", id, owner), "Use that job, or delete it first.").On("config.spec.adopt")
 	}
-	if location := part(id, "locations"); location != p.region && regionOfZone(location) != p.region {
-		return pipeline.Fatal("wrong-region", fmt.Sprintf("cluster %s is in %s, and the job is in %s", c.Name, location, p.region), "Make the job in the cluster's region.").On("region")
+	if elsewhere := p.elsewhere(id); elsewhere != "" {
+		return pipeline.Fatal("wrong-region", elsewhere, "Make the job in the cluster's region and project.").On("config.spec.adopt")
 	}
 	seen := p.clusterInfo(id, c)
 	infra := &r.Job.Config.InfraConfig
@@ -72,6 +72,16 @@ func (p *Provider) AdoptCluster(ctx context.Context, r *pipeline.Run) error {
 	}
 	infra.Warnings = append(infra.Warnings, seen.RiskNotes...)
 	return nil
+}
+
+// elsewhere says where a cluster is that is not in the job's project and region; ""
+// if it is (failure kind F4).
+func (p *Provider) elsewhere(id string) string {
+	location := part(id, "locations")
+	if projectOf(id) == p.project && (location == p.region || regionOfZone(location) == p.region) {
+		return ""
+	}
+	return fmt.Sprintf("cluster %s is in %s of project %s, and the job is in %s of %s", base(id), location, projectOf(id), p.region, p.project)
 }
 
 // regionOfZone is the region of a zone such as us-central1-a.

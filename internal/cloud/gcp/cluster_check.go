@@ -203,6 +203,10 @@ func (k *clusterChecker) adopt(ctx context.Context) error {
 		return nil
 	}
 	id := k.p.clusterNamed(ref)
+	if elsewhere := k.p.elsewhere(id); elsewhere != "" {
+		k.fails(check, field, elsewhere, "Make the job in the cluster's region and project.")
+		return nil
+	}
 	c, err := k.p.readCluster(ctx, id)
 	switch {
 	case pipeline.Is(err, pipeline.NotFound):

@@ -75,6 +75,7 @@ func TestClusterRefusals(t *testing.T) {
 			}
 		}, "config.spec.existing.networkId", "has no default route"},
 		{"nothing to adopt", `{"adopt":{"name":"nowhere"}}`, job.ModeAdopt, nil, "config.spec.adopt", "there is no cluster"},
+		{"a cluster of another region", `{"adopt":{"ids":["projects/example-project/locations/us-east1-b/clusters/theirs"]}}`, job.ModeAdopt, nil, "config.spec.adopt", "is in us-east1-b"},
 		{"an API that is off", `{}`, job.ModeCreate, func(g clusterRig) {
 			g.invoke(testProject, "serviceusage", "services.disable", map[string]any{"name": "projects/example-project/services/container.googleapis.com"})
 		}, "", "container.googleapis.com"},
@@ -130,6 +131,16 @@ func TestSpread(t *testing.T) {
 	} {
 		if in, n := spread(c.desired, c.most, zones); len(in) != c.zones || n != c.nodes {
 			t.Errorf("%d of %d at most: %d nodes in %v, want %d in %d zones", c.desired, c.most, n, in, c.nodes, c.zones)
+		}
+	}
+}
+
+// Zones for AI alone are no place for nodes (J1).
+func TestOrdinaryZones(t *testing.T) {
+	t.Parallel()
+	for zone, want := range map[string]bool{"us-central1-a": true, "europe-west12-c": true, "us-south1-ai1b": false, "us-central1-ai1a": false} {
+		if got := ordinary(zone); got != want {
+			t.Errorf("%s is ordinary: %v", zone, got)
 		}
 	}
 }

@@ -343,3 +343,32 @@ func (g clusterRig) leftBehind(name, cluster string) {
 		"labels": map[string]any{labelClusterName: cluster, labelClusterLocation: testRegion}})
 	g.world.Step(time.Minute)
 }
+
+// What Kubernetes Engine refuses with means what it says, and not what its code says
+// elsewhere.
+func TestClusterErrors(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		op, message string
+		status      int
+		codes       []string
+		want        pipeline.Class
+	}{
+		{"clusters.create", `Cloud KMS key "k" cannot be used by service-1@container-engine-robot.iam.gserviceaccount.com: Permission 'cloudkms.cryptoKeyVersions.useToEncrypt' denied on resource 'k' (or it may not exist).`,
+			400, []string{"failedPrecondition", "FAILED_PRECONDITION"}, pipeline.NotFound},
+		{"clusters.create", `Service account "nodes@p.iam.gserviceaccount.com" does not exist.`, 400, []string{"badRequest", "INVALID_ARGUMENT"}, pipeline.NotFound},
+		{"clusters.create", `Network "shop" does not exist.`, 400, []string{"badRequest"}, pipeline.NotFound},
+		{"nodePools.create", `Machine type with name "e9-standard-2" does not exist in zone "us-central1-a".`, 400, []string{"badRequest"}, pipeline.Invalid},
+		{"clusters.create", `Insufficient regional quota to satisfy request: resource "CPUS": request requires '9.0' and is short '1.0'.`, 403, []string{"forbidden", "PERMISSION_DENIED"}, pipeline.Quota},
+		{"clusters.update", "Cluster is running incompatible operation operation-1.", 400, []string{"CLUSTER_ALREADY_HAS_OPERATION", "failedPrecondition"}, pipeline.Busy},
+		{"clusters.create", "Already exists: projects/p/locations/l/clusters/c.", 409, []string{"alreadyExists", "ALREADY_EXISTS"}, pipeline.Exists},
+		{"clusters.get", "Not found: projects/p/locations/l/clusters/c.", 404, []string{"notFound", "NOT_FOUND"}, pipeline.NotFound},
+		{"clusters.insert", "Google Compute Engine: no room", 0, []string{"GCE_STOCKOUT", "RESOURCE_EXHAUSTED"}, pipeline.Capacity},
+		{"clusters.insert", "Google Compute Engine: too many", 0, []string{"GCE_QUOTA_EXCEEDED", "RESOURCE_EXHAUSTED"}, pipeline.Quota},
+		{"clusters.get", `Required "container.clusters.get" permission(s) for "projects/p".`, 403, []string{"forbidden"}, pipeline.Denied},
+	} {
+		if got, _ := classOf(c.op, c.status, c.message, c.codes); got != c.want {
+			t.Errorf("%s: %.60s is %s, want %s", c.op, c.message, got, c.want)
+		}
+	}
+}
