@@ -93,8 +93,12 @@ func (s *Service) Receipt(ctx context.Context, ref string) (*Receipt, error) {
 
 // requested adds who asked for the teardown, from the audit log.
 func (s *Service) requested(ctx context.Context, j *job.Job, r *Receipt) error {
+	action := access.JobDelete
+	if j.ResourceType == job.Component {
+		action = access.ComponentUninstall
+	}
 	entries, _, err := audit.List(ctx, s.Ledger.DB(), j.OrgID, audit.Filter{
-		Action: string(access.JobDelete), ResourceID: j.ID, Outcome: audit.Allowed, Limit: 1,
+		Action: string(action), ResourceID: j.ID, Outcome: audit.Allowed, Limit: 1,
 	})
 	if err != nil || len(entries) == 0 {
 		return err
