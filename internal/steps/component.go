@@ -2,8 +2,8 @@ package steps
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -19,6 +19,10 @@ type Components interface {
 	// namespace, release and version as the catalogue has them where the spec
 	// says nothing. A component that there is not is an *job.Invalid.
 	Order(specs []job.ComponentSpec) ([][]job.ComponentSpec, error)
+
+	// Filled is a component with the values that it takes from the job's cluster:
+	// what is installed then, so what is examined and compared.
+	Filled(j *job.Job, spec job.ComponentSpec) (job.ComponentSpec, error)
 
 	// Examine fetches a chart and checks it and the values against the cluster's
 	// version and the chart's schema. What is wrong is an *job.Invalid, whose
@@ -41,9 +45,9 @@ const (
 
 func (s Set) component() pipeline.Pipeline {
 	return pipeline.Pipeline{
-		{Name: Validate, Title: "Check space, chart and values", Ensure: s.validateComponent},
+		{Name: Validate, Title: "Check cluster, chart and values", Ensure: s.validateComponent},
 		{Name: InstallRelease, Title: "Helm release", Ensure: s.installRelease, Remove: s.uninstallRelease},
-		{Name: Finalize, Title: "Read back", Ensure: s.readRelease},
+		{Name: Finalize, Title: "Report", Ensure: s.reportRelease},
 	}
 }
 
@@ -60,36 +64,14 @@ func (s Set) validateComponent(ctx context.Context, r *pipeline.Run) error {
 	if err != nil {
 		return err
 	}
-	access, err := s.access(ctx, r)
-	if pipeline.Is(err, pipeline.NotFound) {
-		return pipeline.Fatal("no-such-cluster", fmt.Sprintf("the cluster %s of the space %s is gone", r.Job.ClusterRef().Name, spec.SpaceID),
-			"Delete this job, and the space if nothing else is behind it.").From(err)
-	}
+	version, err := s.componentCluster(ctx, r, spec)
 	if err != nil {
 		return err
 	}
-	version, err := s.kubeVersion(ctx, r, access)
-	if err != nil {
+	if err := s.examine(ctx, r, spec.Component, version); err != nil {
 		return err
-	}
-	if err := s.Components.Examine(ctx, spec.Component, version, r.Job.Provider); err != nil {
-		return invalidComponent(err, "config.spec.component.")
 	}
 	return r.Save(ctx)
-}
-
-// invalidComponent stops the job for what is wrong with a component.
-func invalidComponent(err error, at string) error {
-	var inv *job.Invalid
-	if !errors.As(err, &inv) {
-		return err
-	}
-	var messages, fixes []string
-	for _, f := range inv.Fields {
-		messages = append(messages, at+f.Field+": "+f.Message)
-		fixes = append(fixes, sentence(f.Fix))
-	}
-	return pipeline.Fatal("invalid", strings.Join(messages, "; "), strings.Join(append(fixes, "Then retry."), " ")).On(at + inv.Fields[0].Field)
 }
 
 // kubeVersion is the version of a cluster's API server.
@@ -142,15 +124,14 @@ func (s Set) uninstallRelease(ctx context.Context, r *pipeline.Run) error {
 	return s.uninstall(ctx, r, access, []job.ComponentSpec{spec.Component})
 }
 
-func (s Set) readRelease(ctx context.Context, r *pipeline.Run) error {
-	return r.Save(ctx)
-}
+// reportRelease ends the job: what was installed has been read back already.
+func (s Set) reportRelease(ctx context.Context, r *pipeline.Run) error { return r.Save(ctx) }
 
 // install makes the releases of components, those that depend on nothing first
 // and independent ones side by side. Each is an object of the job, so that a
 // crash or a retry goes on with those that are missing.
 func (s Set) install(ctx context.Context, r *pipeline.Run, access cloud.KubeAccess, specs []job.ComponentSpec) error {
-	levels, err := s.order(specs)
+	levels, err := s.order(r.Job, specs)
 	if err != nil {
 		return err
 	}
@@ -172,8 +153,8 @@ func (s Set) install(ctx context.Context, r *pipeline.Run, access cloud.KubeAcce
 			}
 			continue
 		}
-		for _, info := range infos {
-			learnComponent(infra, info)
+		for i, info := range infos {
+			learnComponent(infra, info, level[i].Values)
 		}
 		if serr := r.Save(ctx); serr != nil {
 			return serr
@@ -186,21 +167,36 @@ func (s Set) install(ctx context.Context, r *pipeline.Run, access cloud.KubeAcce
 }
 
 // order puts components into levels; what is wrong with one stops the job.
-func (s Set) order(specs []job.ComponentSpec) ([][]job.ComponentSpec, error) {
+func (s Set) order(j *job.Job, specs []job.ComponentSpec) ([][]job.ComponentSpec, error) {
 	switch {
 	case len(specs) == 0:
 		return nil, nil
 	case s.Components == nil:
-		return nil, pipeline.Fatal("no-components", "this server has no component catalogue", "Leave the components out, or start a server that has one.")
+		return nil, noCatalogue()
 	}
 	levels, err := s.Components.Order(specs)
-	return levels, invalidComponent(err, "")
+	var inv *job.Invalid
+	if errors.As(err, &inv) {
+		at := "config.spec.components"
+		if j.ResourceType != job.Cluster {
+			at, inv = "config.spec.component", relative(inv)
+		}
+		return nil, invalidComponent(inv, at)
+	}
+	return levels, err
 }
 
-// learnComponent records where a component stands.
-func learnComponent(infra *job.InfraConfig, info job.ComponentInfo) {
-	if had := infra.Component(info.Release); had != nil {
-		info.History = append(had.History, info.History...)
+// learnComponent records where a component stands, and once it is ready what its
+// revision was made of.
+func learnComponent(infra *job.InfraConfig, info job.ComponentInfo, values json.RawMessage) {
+	had := infra.Component(info.Release)
+	if had != nil {
+		info.History = slices.Clone(had.History)
+	}
+	if info.Status == "ready" {
+		info.Remember(values)
+	}
+	if had != nil {
 		*had = info
 		return
 	}
@@ -224,22 +220,20 @@ func (s Set) installOne(ctx context.Context, r *pipeline.Run, access cloud.KubeA
 	switch {
 	case err == nil:
 		info.Status = "ready"
-		if had := r.Job.Config.InfraConfig.Component(spec.Release); had == nil || had.Revision != info.Revision {
-			info.Remember(spec.Values)
-		}
 	case pipeline.IsWait(err):
 		info.Status, info.Waiting = "installing", err.Error()
 	default:
 		info.Status, info.LastError = "failed", err.Error()
 	}
-	return info, invalidComponent(err, "component "+spec.Name+": ")
+	return info, invalidComponent(err, componentPath(r.Job, spec))
 }
 
-// uninstall takes releases off, in the opposite order.
+// uninstall takes releases off, in the opposite order. Where a release is stands
+// in the inventory: the catalogue may have changed since, or lost the component.
 func (s Set) uninstall(ctx context.Context, r *pipeline.Run, access cloud.KubeAccess, specs []job.ComponentSpec) error {
-	levels, err := s.order(specs)
-	if err != nil {
-		return err
+	levels := s.teardownLevels(r, specs)
+	if len(levels) > 0 && s.Components == nil {
+		return noCatalogue()
 	}
 	for _, level := range slices.Backward(levels) {
 		var parts []func(context.Context) error
@@ -256,6 +250,33 @@ func (s Set) uninstall(ctx context.Context, r *pipeline.Run, access cloud.KubeAc
 		}
 	}
 	return r.Save(ctx)
+}
+
+// teardownLevels are the components of a job by what they depend on, and after
+// them what the inventory has besides: what the spec does not name any more, or
+// the catalogue does not know any more.
+func (s Set) teardownLevels(r *pipeline.Run, specs []job.ComponentSpec) [][]job.ComponentSpec {
+	levels, err := s.order(r.Job, specs)
+	if err != nil {
+		levels = nil
+	}
+	listed := map[string]bool{}
+	for _, level := range levels {
+		for i, spec := range level {
+			if o, ok := r.Object(KindRelease, spec.Release); ok {
+				level[i].Namespace, _, _ = strings.Cut(o.Name, "/")
+			}
+			listed[spec.Release] = true
+		}
+	}
+	for _, o := range r.Objects() {
+		if o.Kind != KindRelease || listed[o.Key] || o.State == job.ObjectRemoved || o.State == job.ObjectAbsent {
+			continue
+		}
+		namespace, _, _ := strings.Cut(o.Name, "/")
+		levels = append(levels, []job.ComponentSpec{{Name: o.Key, Release: o.Key, Namespace: namespace}})
+	}
+	return levels
 }
 
 // forgetReleases records what went with its cluster as gone.

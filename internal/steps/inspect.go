@@ -104,7 +104,7 @@ func (s Set) checks(ctx context.Context, r *pipeline.Run) ([]cloud.Check, error)
 	}
 	if err == nil {
 		var checks []cloud.Check
-		if checks, err = s.Cloud.Check(ctx, r); err == nil {
+		if checks, err = s.questions(ctx, r); err == nil {
 			return checks, nil
 		}
 	}
@@ -115,6 +115,20 @@ func (s Set) checks(ctx context.Context, r *pipeline.Run) ([]cloud.Check, error)
 		Name: "cloud account", Status: cloud.CheckUnchecked, Field: "cloudAccountId",
 		Message: "the cloud could not be asked: " + err.Error(), Fix: "Put the credentials right; everything else is checked before anything is made.",
 	}}, nil
+}
+
+// questions are what a plan asks before anything is made.
+func (s Set) questions(ctx context.Context, r *pipeline.Run) ([]cloud.Check, error) {
+	if r.Job.ResourceType == job.Component {
+		checks, _ := s.componentChecks(ctx, r) // what could not be asked stands in them
+		return checks, ctx.Err()
+	}
+	checks, err := s.Cloud.Check(ctx, r)
+	if err != nil || r.Job.ResourceType != job.Cluster {
+		return checks, err
+	}
+	more, _ := s.componentChecks(ctx, r)
+	return append(checks, more...), ctx.Err()
 }
 
 // pass is a run over a copy of the job that can change nothing.

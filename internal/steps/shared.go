@@ -2,6 +2,7 @@ package steps
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,6 +24,12 @@ func (s Set) validate(ctx context.Context, r *pipeline.Run) error {
 	checks, err := s.Cloud.Check(ctx, r)
 	if err != nil {
 		return err
+	}
+	var open error
+	if r.Job.ResourceType == job.Cluster && r.Mode == pipeline.Apply {
+		var more []cloud.Check
+		more, open = s.componentChecks(ctx, r)
+		checks = append(checks, more...)
 	}
 	var messages, fixes []string
 	field := ""
@@ -48,7 +55,7 @@ func (s Set) validate(ctx context.Context, r *pipeline.Run) error {
 		}
 	}
 	if len(messages) == 0 {
-		return r.Save(ctx)
+		return errors.Join(r.Save(ctx), open)
 	}
 	if r.Mode == pipeline.Verify {
 		for _, m := range messages {
