@@ -272,6 +272,7 @@ func (s *eksService) tickAddon(k *EKSCluster, a *EKSAddon) {
 			}
 		}
 		delete(k.Addons, a.Name)
+		delete(s.in(k.scope()).Looks, a.ARN)
 		return
 	}
 	if !a.Held && k.updating("", a.Name) == nil {

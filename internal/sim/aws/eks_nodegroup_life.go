@@ -305,6 +305,7 @@ func (s *eksService) dropGroup(k *EKSCluster, n *EKSNodegroup) {
 	delete(s.cloud.ec2.in(k.scope()).Templates, n.Template)
 	delete(s.cloud.platform.iam.state.account(k.Account).Profiles, n.profileName())
 	delete(k.Nodegroups, n.Name)
+	delete(s.in(k.scope()).Looks, n.UID)
 	for _, other := range k.Nodegroups {
 		if other.RoleARN == n.RoleARN {
 			return

@@ -356,3 +356,19 @@ func TestNamesAreUsedAgain(t *testing.T) {
 		y.w.Step(4 * time.Minute)
 	}
 }
+
+// TestNothingHappensByItself: a cluster that nobody touches stays as it is, so that it can be compared.
+func TestNothingHappensByItself(t *testing.T) {
+	y := newYard(t, immediate)
+	y.cluster(t, "prod")
+	y.addons(t, "prod")
+	y.pool(t, "prod", "workers")
+	y.w.Step(5 * time.Minute)
+	before := y.w.Snapshot()
+	y.w.Step(3 * time.Hour)
+	for key, now := range y.w.Snapshot() {
+		if before[key] != now {
+			t.Errorf("%s was\n%s\nand is\n%s", key, before[key], now)
+		}
+	}
+}
