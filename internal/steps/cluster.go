@@ -135,6 +135,10 @@ func awaitServer(r *pipeline.Run, c kube.Interface) error {
 // a node that runs at the cloud and never joins is what this is for (failures I8, J11).
 func awaitNodes(ctx context.Context, r *pipeline.Run, c kube.Interface, spec job.ClusterSpec) error {
 	ready, lacking, err := kube.Ready(ctx, c, r.Job.Provider)
+	if pipeline.Is(err, pipeline.Denied) {
+		// A role that was given moments ago counts in the cluster after minutes at times.
+		return r.AwaitKnown("the provisioner's access to the cluster", err)
+	}
 	if err != nil {
 		return err
 	}
