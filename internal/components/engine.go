@@ -59,13 +59,14 @@ type Engine struct {
 	kinds     kinds
 	operation time.Duration // how long one may take
 	rendering chan struct{} // charts are large: a few are rendered at a time
+	operating chan struct{} // and some more are installed
 }
 
 // New is an engine.
 func New(o Options) (*Engine, error) {
 	e := &Engine{
 		catalogue: o.Catalogue, mirror: strings.TrimSuffix(o.Mirror, "/"), plain: o.PlainHTTP, login: o.Login, pace: o.Pace,
-		operation: operationTime, log: slog.DiscardHandler, resolved: newMemo(), rendering: make(chan struct{}, 4),
+		operation: operationTime, log: slog.DiscardHandler, resolved: newMemo(), rendering: make(chan struct{}, 4), operating: make(chan struct{}, 16),
 	}
 	if o.Log != nil {
 		e.log = quieter{o.Log.Handler()}

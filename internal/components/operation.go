@@ -54,6 +54,20 @@ type operation struct {
 	failures []error // that Helm swallows
 }
 
+// enter takes a place among the operations at work, which bounds the memory that
+// charts take. Where there is none the job is parked: a worker is not held, and
+// the time of the operation does not run yet.
+func (e *Engine) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case e.operating <- struct{}{}:
+		return func() { <-e.operating }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(2 * time.Second):
+		return nil, pipeline.Wait(kube.Pause(e.pace, 3*time.Second), "one of %d releases at work to be done", cap(e.operating))
+	}
+}
+
 // begin starts an operation. The end function has to be called.
 func (e *Engine) begin(ctx context.Context, access cloud.KubeAccess, at Place, values map[string]any) (*operation, func(), error) {
 	if err := ctx.Err(); err != nil {
@@ -72,7 +86,7 @@ func (e *Engine) begin(ctx context.Context, access cloud.KubeAccess, at Place, v
 	end := func() { cancel(); c.close() }
 	o := &operation{ctx: octx, cluster: c, at: at, values: values, deadline: ends.Add(-min(recordReserve, e.operation/4)), done: map[string]bool{}, keepCRDs: true}
 	o.config = action.NewConfiguration(action.ConfigurationSetLogger(e.log))
-	if err := o.config.Init(c.getter, at.Namespace, "secret"); err != nil {
+	if err := o.config.Init(&mapped{Getter: c.getter}, at.Namespace, "secret"); err != nil {
 		end()
 		return nil, nil, err
 	}
@@ -83,6 +97,21 @@ func (e *Engine) begin(ctx context.Context, access cloud.KubeAccess, at Place, v
 	}
 	o.config.KubeClient = &client{Client: inner, op: o}
 	return o, end, nil
+}
+
+// mapped keeps one mapper of kinds for an operation. Helm asks for it with every
+// manifest and hook, and it is made of all that the cluster serves.
+type mapped struct {
+	*kube.Getter
+	once   sync.Once
+	mapper meta.RESTMapper
+	err    error
+}
+
+// ToRESTMapper is the mapper, first made when the chart's kinds are there.
+func (m *mapped) ToRESTMapper() (meta.RESTMapper, error) {
+	m.once.Do(func() { m.mapper, m.err = m.Getter.ToRESTMapper() })
+	return m.mapper, m.err
 }
 
 // A client is Helm's client of a cluster, with what it lacks: waits that know

@@ -71,7 +71,7 @@ func (k *keeper) recover(o *operation, s *standing) error {
 	if err := o.rollback(base, false); err != nil || !s.same || len(done) == 0 {
 		return err
 	}
-	return k.e.rendered(o.ctx, func() error { return o.upgrade(k.r.Job.ID, k.x, done) })
+	return o.upgrade(k.r.Job.ID, k.x, done)
 }
 
 // startAgain removes what there is of a first install and installs again.
@@ -94,7 +94,7 @@ func (k *keeper) startAgain(o *operation, rec *record, done map[string]bool) err
 	if err := o.purge(k.x.Place); err != nil {
 		return err
 	}
-	return k.e.rendered(o.ctx, func() error { return o.install(k.r.Job.ID, k.x, done) })
+	return o.install(k.r.Job.ID, k.x, done)
 }
 
 // whole reports whether a release lacks nothing but its record: its last

@@ -179,6 +179,11 @@ func firstFew(names []string) string {
 // create installs the release, unless it is there already.
 func (k *keeper) create(ctx context.Context, _ string) (pipeline.Seen, error) {
 	seen := pipeline.Seen{ID: k.id, Owner: k.r.Job.ID, Status: pipeline.Pending}
+	leave, err := k.e.enter(ctx)
+	if err != nil {
+		return seen, err
+	}
+	defer leave()
 	o, end, err := k.e.begin(ctx, k.access, k.x.Place, k.x.values)
 	if err != nil {
 		return seen, err
@@ -197,7 +202,7 @@ func (k *keeper) create(ctx context.Context, _ string) (pipeline.Seen, error) {
 		if rec != nil {
 			return seen, &pipeline.CloudError{Class: pipeline.Exists, Service: "Helm", Op: "install the release " + k.id, Message: "there is a release of this name", Sent: true}
 		}
-		err = k.e.rendered(o.ctx, func() error { return o.install(k.r.Job.ID, k.x, nil) })
+		err = o.install(k.r.Job.ID, k.x, nil)
 		var runs *hookRuns
 		switch {
 		case err == nil, errors.As(err, &runs):
@@ -229,6 +234,11 @@ func (k *keeper) converge(ctx context.Context) error {
 
 // advance does the next thing; done says that there is none.
 func (k *keeper) advance(ctx context.Context) (done bool, err error) {
+	leave, err := k.e.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
 	o, end, err := k.e.begin(ctx, k.access, k.x.Place, k.x.values)
 	if err != nil {
 		return false, err
@@ -240,7 +250,7 @@ func (k *keeper) advance(ctx context.Context) (done bool, err error) {
 	}
 	switch {
 	case s.rec == nil:
-		return false, k.e.rendered(o.ctx, func() error { return o.install(k.r.Job.ID, k.x, nil) })
+		return false, o.install(k.r.Job.ID, k.x, nil)
 	case s.rec.owner != k.r.Job.ID:
 		return false, pipeline.Fatal("not-ours", fmt.Sprintf("the release %s now carries the mark of %s, so it was not touched", k.id, s.rec.owner),
 			"Remove or rename it if it is not to stay, then retry.")
@@ -250,7 +260,7 @@ func (k *keeper) advance(ctx context.Context) (done bool, err error) {
 		if err := k.countRepairs(s); err != nil {
 			return false, err
 		}
-		err := k.e.rendered(o.ctx, func() error { return o.upgrade(k.r.Job.ID, k.x, nil) })
+		err := o.upgrade(k.r.Job.ID, k.x, nil)
 		if err == nil {
 			err = k.r.Event(ctx, "release.upgraded", "%s is %s %s now, revision %d", k.id, k.x.Entry.Chart.Name, k.x.Version, s.rec.last.Version+1)
 		}

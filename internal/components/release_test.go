@@ -99,7 +99,43 @@ func TestLifecycle(t *testing.T) {
 		t.Errorf("installed again: %+v", info)
 	}
 
-	// Another version and other values, looked at first.
+	spec = w.upgradesAndBack(spec)
+	was := w.resolve(spec)
+	if info := w.mustInstall(was); info.Revision != 3 {
+		t.Errorf("%+v", info)
+	}
+	w.sound(was)
+	_, err = w.e.Rollback(open(t), w.run(pipeline.Apply), w.access, spec, 9)
+	want(t, err, "revision")
+
+	all, err := w.e.Installed(t.Context(), w.access)
+	found := false
+	for _, i := range all {
+		found = found || i.Name == "app" && i.Namespace == "lifecycle" && i.Revision == 3 && i.Status == "deployed"
+	}
+	if err != nil || !found {
+		t.Errorf("installed: %+v, %v", all, err)
+	}
+
+	if err := w.remove(x.Place); err != nil {
+		t.Fatal(err)
+	}
+	w.nothingLeft(x)
+	if err := w.remove(x.Place); err != nil {
+		t.Errorf("removed twice: %v", err)
+	}
+	for _, e := range w.events {
+		if strings.Contains(e, "secret") {
+			t.Errorf("a value is told: %s", e)
+		}
+	}
+}
+
+// upgradesAndBack takes the release to another version with other values, looked
+// at first, and back again; it returns what is installed then.
+func (w *world) upgradesAndBack(spec job.ComponentSpec) job.ComponentSpec {
+	t := w.t
+	t.Helper()
 	spec.Version, spec.Values = "1.1.0", values(`{"password": "second-secret", "text": "changed"}`)
 	next := w.resolve(spec)
 	changes, err := w.e.Diff(t.Context(), w.access, spec, "1.37", w.job.Provider)
@@ -138,35 +174,7 @@ func TestLifecycle(t *testing.T) {
 	if _, err := w.e.Rollback(open(t), w.run(pipeline.Apply), w.access, spec, 1); err != nil {
 		t.Errorf("rolled back twice: %v", err)
 	}
-	was := w.resolve(back)
-	if info := w.mustInstall(was); info.Revision != 3 {
-		t.Errorf("%+v", info)
-	}
-	w.sound(was)
-	_, err = w.e.Rollback(open(t), w.run(pipeline.Apply), w.access, spec, 9)
-	want(t, err, "revision")
-
-	all, err := w.e.Installed(t.Context(), w.access)
-	found := false
-	for _, i := range all {
-		found = found || i.Name == "app" && i.Namespace == "lifecycle" && i.Revision == 3 && i.Status == "deployed"
-	}
-	if err != nil || !found {
-		t.Errorf("installed: %+v, %v", all, err)
-	}
-
-	if err := w.remove(x.Place); err != nil {
-		t.Fatal(err)
-	}
-	w.nothingLeft(x)
-	if err := w.remove(x.Place); err != nil {
-		t.Errorf("removed twice: %v", err)
-	}
-	for _, e := range w.events {
-		if strings.Contains(e, "secret") {
-			t.Errorf("a value is told: %s", e)
-		}
-	}
+	return back
 }
 
 // What is not ready says which object, and why.
