@@ -242,6 +242,10 @@ type ClusterInfo struct {
 	LogGroup        string `json:"logGroup,omitempty"`        // AWS: log group; Azure: workspace ID
 	NodeGroup       string `json:"nodeGroup,omitempty"`       // Azure: the group that AKS made for the nodes
 
+	// Undrained: the teardown could not ask the cluster, so nobody knows which of
+	// its disks were to outlive it: they stay, and are named.
+	Undrained bool `json:"undrained,omitempty"`
+
 	NodePools []NodePoolInfo `json:"nodePools,omitempty"`
 	RiskNotes []string       `json:"riskNotes,omitempty"` // adopted clusters: what does not meet the defaults
 }

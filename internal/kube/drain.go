@@ -36,38 +36,41 @@ var exposing = []schema.GroupVersionResource{
 // Gateways, and claims whose volumes are deleted with them; first it bars new
 // ones. It is done when the controllers have let go of all of them, and waits
 // until then, within a bound.
-func Drain(ctx context.Context, r *pipeline.Run, access cloud.KubeAccess) error {
+//
+// retained are the volumes with the policy Retain: somebody's data, which is to
+// outlive the cluster and is not touched.
+func Drain(ctx context.Context, r *pipeline.Run, access cloud.KubeAccess) (retained []Volume, err error) {
 	cfg, err := RESTConfig(ctx, access)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	typed, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
-		return fmt.Errorf("client of %s: %w", access.Server, err)
+		return nil, fmt.Errorf("client of %s: %w", access.Server, err)
 	}
 	dyn, err := dynamic.NewForConfig(cfg)
 	if err != nil {
-		return fmt.Errorf("client of %s: %w", access.Server, err)
+		return nil, fmt.Errorf("client of %s: %w", access.Server, err)
 	}
 	d := &drain{run: r, typed: typed, dyn: dyn}
 	var left []string
 	for _, part := range []func(context.Context) ([]string, error){d.bar, d.services, d.exposed, d.claims} {
 		names, err := part(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		left = append(left, names...)
 	}
 	if len(left) == 0 {
 		r.WaitOver("drain")
-		return nil
+		return d.retained, nil
 	}
 	if Overdue(r, "drain", drainPatience) {
 		r.WaitOver("drain")
 		r.Note("the cluster's controllers did not let go of %s within %s; what they made is removed at the cloud", strings.Join(left, ", "), drainPatience)
-		return nil
+		return d.retained, nil
 	}
-	return pipeline.Wait(Pause(r.Pace, 5*time.Second), "the cluster's controllers to let go of %s", summary(left))
+	return d.retained, pipeline.Wait(Pause(r.Pace, 5*time.Second), "the cluster's controllers to let go of %s", summary(left))
 }
 
 // summary names some of many.
@@ -78,10 +81,17 @@ func summary(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:5], ", "), len(names)-5)
 }
 
+// A Volume is a PersistentVolume with its disk at the cloud.
+type Volume struct {
+	Name   string // of the PersistentVolume
+	Handle string // the cloud's ID of the disk, as its CSI driver has it
+}
+
 type drain struct {
-	run   *pipeline.Run
-	typed Interface
-	dyn   dynamic.Interface
+	run      *pipeline.Run
+	typed    Interface
+	dyn      dynamic.Interface
+	retained []Volume
 }
 
 // TeardownQuota is the name of the ResourceQuota that bars new load balancers and
@@ -174,7 +184,9 @@ func (d *drain) claims(ctx context.Context) ([]string, error) {
 	for _, v := range volumes.Items {
 		if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
 			kept[v.Name] = true
-			d.run.Note("volume %s has the policy Retain and is kept", v.Name)
+			if v.Spec.CSI != nil {
+				d.retained = append(d.retained, Volume{v.Name, v.Spec.CSI.VolumeHandle})
+			}
 			continue
 		}
 		if v.Spec.ClaimRef == nil || !claimed(claims.Items, v.Spec.ClaimRef) {

@@ -241,6 +241,28 @@ func (r *Run) Keep(ctx context.Context, kind, key, why string) error {
 	return r.put(ctx, []job.Event{ev}, rec)
 }
 
+// KeepOther records something that was made on the job's account by something
+// that it made, and that stays on purpose, such as a volume that was to outlive
+// its cluster: the receipt names it, and no sweep takes it.
+func (r *Run) KeepOther(ctx context.Context, kind, id, name, why string) error {
+	if _, known := r.Object(kind, id); known || r.Mode != Apply {
+		return nil
+	}
+	now := r.Now()
+	rec := job.Object{
+		JobID: r.Job.ID, Cloud: r.Job.Provider, Account: r.Job.Config.InfraConfig.Account, Region: r.Job.Region,
+		Kind: kind, Key: id, ID: id, Name: name, Step: r.Step, State: job.ObjectKept, Reason: why, CreatedAt: &now,
+	}
+	ev := job.Event{Type: "object.kept", Step: r.Step, Message: fmt.Sprintf("%s %s stays: %s", kind, name, why)}
+	return r.put(ctx, []job.Event{ev}, rec)
+}
+
+// Kept reports whether something stays on purpose, by its kind and ID.
+func (r *Run) Kept(kind, id string) bool {
+	rec, known := r.Object(kind, id)
+	return known && rec.State == job.ObjectKept
+}
+
 // How a job stops that something of others stands in the way of.
 const (
 	codeBlocked = "blocked"

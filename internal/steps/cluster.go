@@ -201,7 +201,11 @@ func (s Set) drainCluster(ctx context.Context, r *pipeline.Run) error {
 	case err != nil:
 		return err
 	}
-	if err := kube.Drain(ctx, r, access); err != nil {
+	retained, err := kube.Drain(ctx, r, access)
+	if kerr := keepVolumes(ctx, r, retained); kerr != nil {
+		return kerr
+	}
+	if err != nil {
 		if pipeline.Is(err, pipeline.Unavailable, pipeline.Denied, pipeline.Expired) {
 			return s.undrained(ctx, r, err)
 		}
@@ -214,6 +218,31 @@ func (s Set) drainCluster(ctx context.Context, r *pipeline.Run) error {
 		return err
 	}
 	r.WaitOver("drainable")
+	return nil
+}
+
+// diskKinds are what the clouds' disks are in the inventory.
+var diskKinds = map[job.Provider]string{job.AWS: "ec2:volume", job.GCP: "compute:disk", job.Azure: "compute:disk"}
+
+// keepVolumes records the volumes that were to outlive the cluster. AKS deletes
+// the group of its nodes with everything in it, so volumes in there stop the
+// teardown before anything is deleted.
+func keepVolumes(ctx context.Context, r *pipeline.Run, retained []kube.Volume) error {
+	group := r.Job.Config.InfraConfig.Cluster.NodeGroup
+	var doomed []string
+	for _, v := range retained {
+		if r.Job.Provider == job.Azure && group != "" && strings.Contains(strings.ToLower(v.Handle)+"/", "/resourcegroups/"+strings.ToLower(group)+"/") {
+			doomed = append(doomed, v.Name)
+			continue
+		}
+		if err := r.KeepOther(ctx, diskKinds[r.Job.Provider], v.Handle, v.Name, "its policy is Retain: it was to outlive the cluster"); err != nil {
+			return err
+		}
+	}
+	if len(doomed) > 0 {
+		return pipeline.Fatal("blocked", fmt.Sprintf("volumes with the policy Retain lie in the resource group %s, which AKS deletes with the cluster: %s", group, strings.Join(doomed, ", ")),
+			"Move or snapshot their disks and delete the PersistentVolumes, or give them the policy Delete, then retry.")
+	}
 	return nil
 }
 
@@ -231,6 +260,7 @@ func (s Set) drainable(ctx context.Context, r *pipeline.Run) (cloud.KubeAccess, 
 	}
 	access, err := s.access(ctx, r)
 	if pipeline.Is(err, pipeline.NotFound) {
+		r.Job.Config.InfraConfig.Cluster.Undrained = true
 		return access, &unreachable{"the cluster is gone"}
 	}
 	return access, err
@@ -244,6 +274,7 @@ func (s Set) undrained(ctx context.Context, r *pipeline.Run, err error) error {
 		return pipeline.Wait(kube.Pause(r.Pace, 10*time.Second), "the API server to answer, so that the cluster can be drained (%v)", err)
 	}
 	r.WaitOver("drainable")
+	r.Job.Config.InfraConfig.Cluster.Undrained = true
 	r.Note("not drained: the API server has not answered for %s (%v)", apiServerPatience, err)
 	return s.forgetReleases(ctx, r)
 }

@@ -198,6 +198,12 @@ func (s *clusterSweep) volumes(ctx context.Context) ([]stray, error) {
 				continue
 			}
 			seen[id] = true
+			if s.r.Job.Config.InfraConfig.Cluster.Undrained {
+				if err := s.r.KeepOther(ctx, kindVolume, id, id, "the cluster could not be asked whether its data was to be retained"); err != nil {
+					return nil, err
+				}
+				continue
+			}
 			out = append(out, stray{"volume " + id, func(ctx context.Context) error {
 				_, err := s.ec2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: aws.String(id)})
 				return err

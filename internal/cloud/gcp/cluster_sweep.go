@@ -32,6 +32,7 @@ type remains struct {
 // The marks of what Kubernetes makes at Compute Engine: the beginning of the
 // names, and what is in the descriptions ("LoadBalancer Service concepts").
 const (
+	kindDisk        = "compute:disk" // of a claim; in the inventory only when it is kept
 	serviceFirewall = "k8s-fw-"
 	serviceMark     = "/service-name"
 )
@@ -198,6 +199,11 @@ func (s remains) disks(ctx context.Context) error {
 		id := rel(d.SelfLink)
 		switch {
 		case d.Labels[labelClusterName] != s.cluster || d.Labels[labelClusterLocation] != s.p.region:
+			continue
+		case s.r.Kept(kindDisk, id):
+			continue
+		case s.r.Job.Config.InfraConfig.Cluster.Undrained:
+			verdicts = append(verdicts, s.r.KeepOther(ctx, kindDisk, id, d.Name, "the cluster could not be asked whether its data was to be retained"))
 			continue
 		case len(d.Users) > 0:
 			verdicts = append(verdicts, s.freed(id, d))
