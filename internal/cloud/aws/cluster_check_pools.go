@@ -52,7 +52,8 @@ func (k *clusterChecker) placePools(ctx context.Context) ([]cloud.Check, error) 
 		all = append(all, w.wanted...)
 	}
 	offers, err := k.offerings(ctx, all)
-	if err == nil && len(offers) == 0 && k.foreignEndpoint() {
+	bySize := func(n job.NodePool) bool { return n.InstanceType == "" }
+	if err == nil && len(offers) == 0 && k.foreignEndpoint() && slices.ContainsFunc(k.cluster.NodePools, bySize) {
 		err = absent("EC2", "DescribeInstanceTypeOfferings", "an offer of any type")
 	}
 	var out []cloud.Check
@@ -192,6 +193,9 @@ func (k *clusterChecker) describePools(ctx context.Context, wishes []poolWish) (
 		if stops(ctx, err) {
 			return nil, err
 		}
+		if bad := unknownTypes(wishes, err); len(bad) > 0 {
+			return bad, nil
+		}
 		return []cloud.Check{unchecked("instance types' size", "config.spec.nodePools", err)}, nil
 	}
 	for _, info := range out.InstanceTypes {
@@ -216,6 +220,19 @@ func (k *clusterChecker) describePools(ctx context.Context, wishes []poolWish) (
 		}
 	}
 	return checks, nil
+}
+
+// unknownTypes are the types that a request names and EC2 does not know.
+func unknownTypes(wishes []poolWish, err error) (out []cloud.Check) {
+	if !pipeline.Is(err, pipeline.Invalid) || lacksCall(plain(err)) {
+		return nil
+	}
+	for _, w := range wishes {
+		if t := w.spec.InstanceType; t != "" && strings.Contains(plain(err).Error(), t) {
+			out = append(out, fails("node pools", w.field, fmt.Sprintf("pool %s: there is no instance type %s", w.spec.Name, t), "Name an instance type that exists."))
+		}
+	}
+	return out
 }
 
 func factsOf(info ec2types.InstanceTypeInfo) typeFacts {

@@ -8,6 +8,7 @@ import (
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/sim"
+	simaws "github.com/zopday/provisioner/internal/sim/aws"
 )
 
 const (
@@ -27,7 +28,12 @@ type clusterRig struct{ vmRig }
 
 func newCluster(t testing.TB, o sim.Options, mode job.Mode, spec string) clusterRig {
 	t.Helper()
-	g := newRigOf(t, o, job.Cluster, mode, spec)
+	return newClusterAt(t, o, simaws.Options{}, mode, spec)
+}
+
+func newClusterAt(t testing.TB, o sim.Options, with simaws.Options, mode job.Mode, spec string) clusterRig {
+	t.Helper()
+	g := newRigAt(t, o, with, job.Cluster, mode, spec)
 	g.job.Config.InfraConfig.Zones = nil // the check resolves them
 	g.p = at(t, g.url, Options{Pace: quick, Reach: publicReach})
 	g.world.Clock.Stop()

@@ -151,6 +151,7 @@ func TestClusterInExistingNetwork(t *testing.T) {
 	g := newCluster(t, sim.Options{}, job.ModeCreateInExisting, existingClusterPlaceholder)
 	n := g.theirs(anything(t.Context()))
 	g.job.Config.Spec = []byte(fmt.Sprintf(`{"existing":{"networkId":%q,"subnetIds":[%q,%q]},"nodePools":[{"name":"workers","desired":2}]}`, n.vpc, n.privateA, n.privateB))
+	g.named(n)
 	g.infra().Zones = []string{"us-east-1a"}
 	g.world.Step(5 * time.Minute)
 	theirs := g.leave("another", n.vpc, []string{n.privateA, n.privateB})

@@ -66,11 +66,16 @@ func newRig(t testing.TB, o sim.Options, mode job.Mode, spec string) *rig {
 
 func newRigOf(t testing.TB, o sim.Options, resource job.ResourceType, mode job.Mode, spec string) *rig {
 	t.Helper()
+	return newRigAt(t, o, simaws.Options{}, resource, mode, spec)
+}
+
+func newRigAt(t testing.TB, o sim.Options, with simaws.Options, resource job.ResourceType, mode job.Mode, spec string) *rig {
+	t.Helper()
 	if o.TimeScale == 0 {
 		o.TimeScale = quick
 	}
 	w := sim.New(o)
-	front := simaws.New(w, simaws.Options{})
+	front := simaws.New(w, with)
 	s := httptest.NewServer(front)
 	t.Cleanup(s.Close)
 	g := &rig{TB: t, world: w, cloud: front, url: s.URL, objects: map[string]job.Object{}, memory: pipeline.NewMemory()}
