@@ -71,23 +71,24 @@ func (s *server) completeDocument() {
 	doc := s.api.OpenAPI()
 	schemas := doc.Components.Schemas
 	var specs []*huma.Schema
-	for name, t := range map[string]reflect.Type{"VMSpec": reflect.TypeFor[job.VMSpec](), "NetworkJobSpec": reflect.TypeFor[job.NetworkJobSpec]()} {
+	for name, t := range map[string]reflect.Type{
+		"VMSpec": reflect.TypeFor[job.VMSpec](), "NetworkJobSpec": reflect.TypeFor[job.NetworkJobSpec](),
+		"ClusterSpec": reflect.TypeFor[job.ClusterSpec](), "ComponentJobSpec": reflect.TypeFor[job.ComponentJobSpec](),
+	} {
 		specs = append(specs, schemas.Schema(t, true, name))
-		s := schemas.Map()[name]
-		s.Required = nil // everything has a default
-		s.PrecomputeMessages()
+		if s := schemas.Map()[name]; name != "ComponentJobSpec" {
+			s.Required = nil // everything has a default
+			s.PrecomputeMessages()
+		}
 	}
 	slices.SortFunc(specs, func(a, b *huma.Schema) int { return strings.Compare(a.Ref, b.Ref) })
 	for _, name := range []string{"ConfigRequest", "Config"} {
 		if c := schemas.Map()[name]; c != nil && c.Properties["spec"] != nil {
-			c.Properties["spec"] = &huma.Schema{AnyOf: specs, Description: "What is asked for, by resource type: NetworkJobSpec for network, VMSpec for vm"}
+			c.Properties["spec"] = &huma.Schema{AnyOf: specs, Description: "What is asked for, by resource type: ClusterSpec for cluster, ComponentJobSpec for component, NetworkJobSpec for network, VMSpec for vm"}
 		}
 	}
 	for _, item := range doc.Paths {
-		for _, op := range []*huma.Operation{item.Get, item.Post, item.Patch, item.Delete} {
-			if op == nil {
-				continue
-			}
+		for _, op := range operationsOf(item) {
 			// Huma adds a default answer of its own error type where no error is
 			// listed; every error of ours is a Problem.
 			for status, r := range op.Responses {
@@ -105,11 +106,20 @@ func (s *server) completeDocument() {
 	}
 }
 
+// operationsOf are the operations of a path, in the order in which they are shown.
+func operationsOf(item *huma.PathItem) []*huma.Operation {
+	all := []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete}
+	return slices.DeleteFunc(all, func(op *huma.Operation) bool { return op == nil })
+}
+
 // alsoAnswers are the operations that succeed in two ways, by the status of the
 // one that they declare.
 var alsoAnswers = map[string]map[string]struct{ status, text string }{
 	"create-job": {"201": {"200", "The job that the idempotency key stands for"}},
 	"delete-job": {"202": {"200", "Cancelled at once: nothing had been made"}},
+
+	"install-component": {"201": {"200", "The job that the idempotency key stands for"}},
+	"register-space":    {"201": {"200", "The space that the cluster has already"}},
 }
 
 // A docPage is the reference as the template wants it.
@@ -149,10 +159,7 @@ func (s *server) reference() docPage {
 	var order []string
 	for _, path := range slices.Sorted(maps.Keys(doc.Paths)) {
 		item := doc.Paths[path]
-		for _, op := range []*huma.Operation{item.Get, item.Post, item.Patch, item.Delete} {
-			if op == nil {
-				continue
-			}
+		for _, op := range operationsOf(item) {
 			tag := "Other"
 			if len(op.Tags) > 0 {
 				tag = op.Tags[0]
@@ -164,8 +171,10 @@ func (s *server) reference() docPage {
 			groups[tag].Ops = append(groups[tag].Ops, s.docOp(path, op))
 		}
 	}
-	slices.SortFunc(order, func(a, b string) int {
-		rank := func(s string) int { return max(slices.Index([]string{tagJobs, "Audit", "Operation"}, s), 0) }
+	slices.SortStableFunc(order, func(a, b string) int {
+		rank := func(s string) int {
+			return max(slices.Index([]string{tagJobs, tagComponents, tagSpaces, tagClusters, "Audit", "Operation"}, s), 0)
+		}
 		return rank(a) - rank(b)
 	})
 	for _, tag := range order {

@@ -62,11 +62,15 @@ func (s *server) spaceRoutes() {
 		if err := s.decode(ctx, access.SpaceManage, "", in.RawBody, &r); err != nil {
 			return nil, err
 		}
-		v, err := s.Service.RegisterSpace(ctx, r)
+		v, created, err := s.Service.RegisterSpace(ctx, r)
 		if err != nil {
 			return nil, err
 		}
-		return &spaceOut{Status: http.StatusCreated, Location: "/spaces/" + v.ID, Body: Data[*provision.Space]{Data: v}}, nil
+		status := http.StatusOK
+		if created {
+			status = http.StatusCreated
+		}
+		return &spaceOut{Status: status, Location: "/spaces/" + v.ID, Body: Data[*provision.Space]{Data: v}}, nil
 	})
 	bodyOf[provision.SpaceRequest](s, "/spaces", http.MethodPost)
 

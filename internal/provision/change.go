@@ -3,6 +3,7 @@ package provision
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -249,11 +250,11 @@ func onlyLoadBalancer(raw json.RawMessage) (json.RawMessage, error) {
 // Delete cancels a job: at once if nothing can have been made, else by a
 // teardown, which done = false says is still to come.
 func (s *Service) Delete(ctx context.Context, ref, confirm string, match Match) (v *JobView, done bool, err error) {
-	policy, err := s.deletePolicy(ctx, ref)
+	goes, err := s.removal(ctx, ref)
 	if err != nil {
 		return nil, false, err
 	}
-	j, err := s.change(ctx, policy, ref, match, func(j *job.Job, st ledger.Standing) (string, map[string]any, error) {
+	j, err := s.change(ctx, goes.policy, ref, match, func(j *job.Job, st ledger.Standing) (string, map[string]any, error) {
 		done = false
 		to, err := job.Next(j.State(), job.Delete)
 		if err != nil {
@@ -268,7 +269,7 @@ func (s *Service) Delete(ctx context.Context, ref, confirm string, match Match) 
 			return "", detail, nil // it is on its way
 		}
 		if err := confirmed(j, confirm); err != nil {
-			return "", nil, err
+			return "", nil, withAlong(err, goes.along)
 		}
 		if st.Leased {
 			// A worker is in the middle of a step: it comes to a safe point first.
@@ -284,13 +285,20 @@ func (s *Service) Delete(ctx context.Context, ref, confirm string, match Match) 
 	if err != nil {
 		return nil, false, err
 	}
-	if !done {
-		if err := s.deleteComponentsOf(ctx, j); err != nil {
-			return nil, false, err
-		}
+	if err := s.deleteAlong(ctx, goes.along); err != nil {
+		return nil, false, err
 	}
 	v, err = s.view(ctx, j)
 	return v, done, err
+}
+
+// withAlong says in a request for confirmation what goes besides.
+func withAlong(err error, along []job.Job) error {
+	var r *Refusal
+	if errors.As(err, &r) && len(along) > 0 {
+		r.Message += "; these component jobs go with it: " + jobNames(along)
+	}
+	return err
 }
 
 // confirmed asks for the job's name, typed, where a teardown lifts a deletion

@@ -55,6 +55,11 @@ func (s *Service) create(ctx context.Context, policy access.Policy, r CreateRequ
 	}
 	var infra job.InfraConfig
 	if r.ResourceType == job.Component {
+		// A request that was carried out is answered as it was then, whatever has
+		// become of its space.
+		if v, err := s.replayed(ctx, policy, key, digest); v != nil || err != nil {
+			return v, false, err
+		}
 		if infra, err = s.bindSpace(ctx, &r); err != nil {
 			return nil, false, s.refused(ctx, policy, "", err)
 		}
@@ -96,6 +101,27 @@ func (s *Service) create(ctx context.Context, policy access.Policy, r CreateRequ
 	s.wake(ctx, j)
 	v, err = s.view(ctx, j)
 	return v, true, err
+}
+
+// replayed is the job that an idempotency key stands for with this same request;
+// nil if there is none.
+func (s *Service) replayed(ctx context.Context, policy access.Policy, key, digest string) (*JobView, error) {
+	p, err := access.Require(ctx, policy)
+	if err != nil || key == "" {
+		return nil, nil //nolint:nilerr // refused where the policy is asked for
+	}
+	rec, err := s.Ledger.IdempotencyGet(ctx, s.Ledger.DB(), p.OrgID, key)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil || rec.BodyHash != digest {
+		return nil, err
+	}
+	j, err := s.Ledger.Get(ctx, p.OrgID, rec.JobID)
+	if err != nil {
+		return nil, err
+	}
+	return s.view(ctx, j)
 }
 
 func replay(rec *ledger.IdempotencyRecord, digest string) error {

@@ -94,6 +94,9 @@ func (s *Service) edit(j *job.Job, r PatchRequest, past *history) (note string, 
 	if paths, err = changedPaths(j.Config.Spec, spec); err != nil {
 		return "", nil, err
 	}
+	if err := fixedPlace(j, r, paths); err != nil {
+		return "", nil, err
+	}
 	before := *j
 	switch {
 	case j.Status == job.Draft:
@@ -130,6 +133,30 @@ func (s *Service) edit(j *job.Job, r PatchRequest, past *history) (note string, 
 		return "health check changed, update asked for", paths, nil
 	}
 	return "edited", paths, nil
+}
+
+// fixedPlace refuses to move a component job: where it installs was taken from
+// its space when it was made.
+func fixedPlace(j *job.Job, r PatchRequest, paths []string) error {
+	if j.ResourceType != job.Component {
+		return nil
+	}
+	var fields []job.FieldError
+	for _, f := range []struct {
+		name    string
+		changes bool
+	}{
+		{"region", r.Region != nil && *r.Region != j.Region}, {"cloudAccountId", r.CloudAccountID != nil && *r.CloudAccountID != j.CloudAccountID},
+		{"config.spec.spaceId", slices.Contains(paths, "spaceId")},
+	} {
+		if f.changes {
+			fields = append(fields, job.FieldError{Field: f.name, Message: "of a component job cannot be changed", Fix: "make a job for the other space, and delete this one"})
+		}
+	}
+	if len(fields) > 0 {
+		return invalid(fields...)
+	}
+	return nil
 }
 
 func editDraft(j *job.Job, r PatchRequest) {
@@ -276,6 +303,9 @@ func forget(c *job.InfraConfig, path string) {
 func editFinished(j *job.Job, paths []string) error {
 	if len(paths) == 0 {
 		return nil
+	}
+	if j.ResourceType == job.Component {
+		return refuse(WrongState, `Send it with {"componentOp":"upgrade"}.`, "the component is installed; its version and values are changed by an upgrade")
 	}
 	if j.ResourceType != job.VM {
 		return refuse(WrongState, "Create another job with the new values, and tear this one down.",

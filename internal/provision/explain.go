@@ -153,6 +153,12 @@ func nextActs(j *job.Job) []NextAct {
 			add("Detach its load balancer", "vm detach-lb "+j.ID, "PATCH "+path+` {"vmOp":"detach_lb"}`)
 		}
 	}
+	if can(job.Operate) && j.ResourceType == job.Component {
+		add("Upgrade it", "components upgrade "+j.ID+" --version VERSION", "PATCH "+path+` {"componentOp":"upgrade","config":{"spec":{"component":{"version":"VERSION"}}}}`)
+		if canRollBack(j) {
+			add("Roll it back", "components rollback "+j.ID, "PATCH "+path+` {"componentOp":"rollback"}`)
+		}
+	}
 	if j.Status == job.Completed {
 		add("Compare it with the cloud", "jobs verify "+j.ID, "POST "+path+"/verify")
 	}
@@ -162,6 +168,9 @@ func nextActs(j *job.Job) []NextAct {
 		what := "Cancel it and clean up"
 		if j.Status == job.Completed {
 			what = "Tear it down"
+			if j.ResourceType == job.Component {
+				what = "Uninstall it"
+			}
 			if !j.Owns() {
 				what = "Disconnect it"
 			}
@@ -173,4 +182,12 @@ func nextActs(j *job.Job) []NextAct {
 		add(what, command, call)
 	}
 	return acts
+}
+
+// canRollBack reports whether a component job remembers a revision besides the
+// one that it stands at.
+func canRollBack(j *job.Job) bool {
+	return slices.ContainsFunc(j.Config.InfraConfig.Components, func(c job.ComponentInfo) bool {
+		return len(c.History) > 1 || len(c.History) == 1 && j.Status == job.Failed
+	})
 }

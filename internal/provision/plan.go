@@ -65,10 +65,17 @@ func (s *Service) PlanRequest(ctx context.Context, r CreateRequest) (*PlanView, 
 	if err != nil {
 		return nil, refusalOf(err)
 	}
+	var infra job.InfraConfig
+	if r.ResourceType == job.Component {
+		if infra, err = s.bindSpace(ctx, &r); err != nil {
+			return nil, refusalOf(err)
+		}
+	}
 	j, err := s.newJob(r)
 	if err != nil {
 		return nil, refusalOf(err)
 	}
+	j.Config.InfraConfig = infra
 	// Names hang on the ID: these are of the shape that the job's own will have.
 	j.ID, j.OrgID, j.CreatedBy = job.NewID("job"), p.OrgID, p.Actor
 	v, err := s.plan(ctx, j, nil)

@@ -113,8 +113,8 @@ func (s *Service) requested(ctx context.Context, j *job.Job, r *Receipt) error {
 // which looked. A teardown that stopped is looked at now: what the ledger never
 // heard of may be left too.
 func (s *Service) scan(ctx context.Context, j *job.Job, rows []job.StepState, r *Receipt) {
-	if j.Phase != job.PhaseTeardown || !j.Owns() {
-		return
+	if j.Phase != job.PhaseTeardown || !j.Owns() || j.ResourceType == job.Component {
+		return // a component leaves nothing at the cloud: its objects are listed one by one
 	}
 	switch j.Status {
 	case job.Cancelled:
@@ -153,7 +153,7 @@ func receiptSummary(r *Receipt, j *job.Job) string {
 		return s + ", nothing left."
 	case r.Left == nil:
 		return "How much is left is not known: the cloud could not be asked."
-	case j.Phase == job.PhaseTeardown && j.Status == job.Failed:
+	case j.Phase == job.PhaseTeardown && j.Status == job.Failed && r.Scan != nil:
 		names := make([]string, 0, len(r.Leftovers))
 		for _, l := range r.Leftovers {
 			names = append(names, l.Kind+" "+l.ID)

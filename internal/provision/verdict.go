@@ -26,6 +26,9 @@ func VerdictOf(j *job.Job, now time.Time) Verdict {
 		case !j.Owns():
 			return Verdict{State: "disconnected", Word: "Disconnected", Sentence: "We forgot it. It runs on untouched at " + cloudName(j.Provider) + "."}
 		}
+		if j.ResourceType == job.Component {
+			return Verdict{State: "torn-down", Word: "Uninstalled", Sentence: "The release is gone, and each of its objects was seen gone."}
+		}
 		return Verdict{State: "torn-down", Word: "Torn down", Sentence: "Everything that it made is gone; a scan by owner mark found nothing left."}
 	}
 	return Verdict{State: string(j.Status), Word: string(j.Status), Sentence: "This version does not know this state."}
