@@ -31,6 +31,14 @@
 // Time is c.World.Now(), identifiers come from c.World.Hex, delayed changes from c.World.After("aws", …). Reads hide fresh
 // objects with c.World.Visible. Quotas are declared with c.World.DefineQuota and read with c.quota.
 //
+// # Clusters
+//
+// What EKS makes in an account is made through the other services' own methods, on the account's behalf (onBehalf): an Auto
+// Scaling group of a launch template and an instance profile for a node group, whose instances are the nodes. A node group and
+// an add-on look after themselves every few seconds (tickGroup, tickAddon), a change of either is an EKSUpdate, which holds
+// what it will set as data. The API server behind a cluster is one of [sim.Kubernetes]; kubeBridge, which runs without the
+// world's lock, opens and closes them and tells them their nodes: around every request to EKS, and when kick is called.
+//
 // # What EC2 offers to the other services
 //
 // platform_ec2.go is how they see it: machines and what runs in them (guest.go), subnets, security groups, network

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/eks/types"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
 
 	"github.com/zopday/provisioner/internal/sim"
 )
@@ -149,6 +150,22 @@ func TestLogGroupComesBack(t *testing.T) {
 	if exists() {
 		t.Error("the log group came back after the cluster had gone")
 	}
+}
+
+func TestKeyOfALogGroup(t *testing.T) {
+	y := newYard(t, immediate)
+	logs, name := cloudwatchlogs.NewFromConfig(y.cfg), awssdk.String("/aws/eks/prod/cluster")
+	must(logs.CreateLogGroup(y.ctx(), &cloudwatchlogs.CreateLogGroupInput{LogGroupName: name}))(t)
+	_, err := logs.AssociateKmsKey(y.ctx(), &cloudwatchlogs.AssociateKmsKeyInput{LogGroupName: name, KmsKeyId: &y.key})
+	refusalText(t, "a key that does not know of logs", err, "InvalidParameterException", "KMS key does not exist or is not allowed")
+	policy := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::` + testAccount + `:root"},"Action":"kms:*","Resource":"*"},
+		{"Effect":"Allow","Principal":{"Service":"logs.us-east-1.amazonaws.com"},"Action":["kms:Encrypt*","kms:Decrypt*"],"Resource":"*"}]}`
+	must(y.kms.PutKeyPolicy(y.ctx(), &kms.PutKeyPolicyInput{KeyId: &y.key, Policy: &policy}))(t)
+	must(logs.AssociateKmsKey(y.ctx(), &cloudwatchlogs.AssociateKmsKeyInput{LogGroupName: name, KmsKeyId: &y.key}))(t)
+	if g := must(logs.DescribeLogGroups(y.ctx(), &cloudwatchlogs.DescribeLogGroupsInput{}))(t).LogGroups; len(g) != 1 || awssdk.ToString(g[0].KmsKeyId) != y.key {
+		t.Errorf("log groups %+v", g)
+	}
+	must(logs.DisassociateKmsKey(y.ctx(), &cloudwatchlogs.DisassociateKmsKeyInput{LogGroupName: name}))(t)
 }
 
 func TestEncryptionComesLater(t *testing.T) {

@@ -44,6 +44,7 @@ func newLogs(c *Cloud) *logsService {
 		ops: overJSON(map[string]typedOp{
 			"CreateLogGroup": op(s.createGroup), "DeleteLogGroup": op(s.deleteGroup), "DescribeLogGroups": op(s.describeGroups),
 			"PutRetentionPolicy": op(s.putRetention), "DeleteRetentionPolicy": op(s.deleteRetention), "DescribeLogStreams": op(s.describeStreams),
+			"AssociateKmsKey": op(s.associateKey), "DisassociateKmsKey": op(s.disassociateKey),
 			"ListTagsForResource": op(s.listTags), "TagResource": op(s.tag), "UntagResource": op(s.untag),
 		}),
 		encode: encodeJSONCamel, hollow: true,
@@ -123,6 +124,8 @@ func (s *logsService) createGroup(c *reqCtx, in *logs.CreateLogGroupInput) (*log
 		return nil, refuse("InvalidParameterException", "Log groups starting with AWS/ are reserved for AWS.")
 	case s.groups(c)[name] != nil:
 		return nil, refuse("ResourceAlreadyExistsException", "The specified log group already exists")
+	case in.KmsKeyId != nil && s.checkKey(c, name, in.KmsKeyId) != nil:
+		return nil, s.checkKey(c, name, in.KmsKeyId)
 	case len(in.Tags) > 50:
 		return nil, refuse("InvalidParameterException", "1 validation error detected: Value at 'tags' failed to satisfy constraint: Map value must satisfy constraint: [Member must have length less than or equal to 50]")
 	}
@@ -203,6 +206,37 @@ func (s *logsService) describeStreams(c *reqCtx, in *logs.DescribeLogStreamsInpu
 		return nil, err
 	}
 	return &logs.DescribeLogStreamsOutput{LogStreams: []types.LogStream{}}, nil
+}
+
+// checkKey refuses a key that log groups cannot be encrypted with: one that is not there, not enabled, or whose policy does
+// not let CloudWatch Logs of the region use it ("Encrypt log data in CloudWatch Logs using AWS KMS").
+func (s *logsService) checkKey(c *reqCtx, group string, ref *string) error {
+	key := s.cloud.platform.kms.lookup(c.scope(), deref(ref))
+	if key != nil && key.State == keyEnabled && strings.Contains(key.Policy, "logs."+c.region+".amazonaws.com") {
+		return nil
+	}
+	return refuse("InvalidParameterException", "The specified KMS key does not exist or is not allowed to be used with Arn '%s'", c.regionalARN("logs", "log-group:"+group))
+}
+
+func (s *logsService) associateKey(c *reqCtx, in *logs.AssociateKmsKeyInput) (*logs.AssociateKmsKeyOutput, error) {
+	g, err := s.group(c, in.LogGroupName)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkKey(c, g.Name, in.KmsKeyId); err != nil {
+		return nil, err
+	}
+	g.KmsKeyID = *in.KmsKeyId
+	return &logs.AssociateKmsKeyOutput{}, nil
+}
+
+func (s *logsService) disassociateKey(c *reqCtx, in *logs.DisassociateKmsKeyInput) (*logs.DisassociateKmsKeyOutput, error) {
+	g, err := s.group(c, in.LogGroupName)
+	if err != nil {
+		return nil, err
+	}
+	g.KmsKeyID = ""
+	return &logs.DisassociateKmsKeyOutput{}, nil
 }
 
 // tagged finds a group by its ARN.
