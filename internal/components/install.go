@@ -14,6 +14,8 @@ import (
 	helmkube "helm.sh/helm/v4/pkg/kube"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/zopday/provisioner/internal/kube"
 	"github.com/zopday/provisioner/internal/pipeline"
@@ -43,6 +45,9 @@ func (o *operation) install(jobID string, x *Resolved, done map[string]bool) err
 	if o.config.Capabilities, err = o.cluster.capabilities(); err != nil {
 		return err
 	}
+	if err := o.inherit(x); err != nil {
+		return err
+	}
 	in := action.NewInstall(o.config)
 	in.ReleaseName, in.Namespace, in.Labels = o.at.Release, o.at.Namespace, labelsOf(jobID, x)
 	in.Timeout, in.WaitStrategy = longest, helmkube.HookOnlyStrategy
@@ -54,6 +59,45 @@ func (o *operation) install(jobID string, x *Resolved, done map[string]bool) err
 		return &pipeline.CloudError{Class: pipeline.Exists, Service: "Helm", Op: "install the release " + o.at.ID(), Message: "there is a release of this name", Sent: true, Err: err}
 	}
 	return o.settled(ch, o.verdict("install", err))
+}
+
+// inherit makes kinds this release's that a removed release has left behind, as
+// every removal does: Helm takes them for somebody else's.
+func (o *operation) inherit(x *Resolved) error {
+	for _, crd := range x.crds {
+		c := &unstructured.Unstructured{}
+		c.SetAPIVersion("apiextensions.k8s.io/v1")
+		c.SetKind("CustomResourceDefinition")
+		c.SetName(crd)
+		live, err := o.cluster.get(o.ctx, c)
+		if err != nil {
+			return err
+		}
+		if live == nil || ofRelease(live, o.at) {
+			continue
+		}
+		a := live.GetAnnotations()
+		before := Place{Namespace: a["meta.helm.sh/release-namespace"], Release: a["meta.helm.sh/release-name"]}
+		if before.Namespace == "" || before.Release == "" {
+			continue // somebody's, and no release's
+		}
+		all, err := o.cluster.history(o.ctx, before)
+		if err != nil {
+			return err
+		}
+		if len(all) > 0 {
+			continue // it is there, and its kinds with it: the install is refused by name
+		}
+		client, err := o.cluster.at(live)
+		if err != nil || client == nil {
+			return err
+		}
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"meta.helm.sh/release-namespace":%q,"meta.helm.sh/release-name":%q}}}`, o.at.Namespace, o.at.Release)
+		if _, err := client.Patch(o.ctx, crd, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
+			return kube.Classify("patch "+name(live), err)
+		}
+	}
+	return nil
 }
 
 // upgrade makes a release that is in place what it should be.

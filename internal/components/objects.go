@@ -51,6 +51,10 @@ func parseManifest(manifest, namespace string) ([]*unstructured.Unstructured, er
 	return out, nil
 }
 
+func isCRD(o *unstructured.Unstructured) bool {
+	return o.GetKind() == "CustomResourceDefinition" && o.GroupVersionKind().Group == "apiextensions.k8s.io"
+}
+
 // name is an object as a person is told of it.
 func name(o *unstructured.Unstructured) string {
 	return strings.TrimSuffix(fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName()), "/")

@@ -39,6 +39,7 @@ type Resolved struct {
 
 	values  map[string]any
 	archive *archive
+	crds    []string // names of kinds among Objects
 }
 
 // Info is the component as the job's document shows it, before it is there.
@@ -179,6 +180,9 @@ func (x *Resolved) prove(ctx context.Context, kubeVersion string) error {
 	}
 	for _, o := range objects {
 		x.Objects = append(x.Objects, name(o))
+		if isCRD(o) {
+			x.crds = append(x.crds, o.GetName())
+		}
 	}
 	return x.measure(ch, r)
 }

@@ -120,6 +120,24 @@ spec:
 	}}
 }
 
+// Kinds that a removed release left are the next one's, wherever that goes; those
+// of a release that is there are not.
+func TestKindsAreInherited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, charts.StandIns()...)
+	first := w.resolve(job.ComponentSpec{Name: "keda", Namespace: "keda-one"})
+	w.mustInstall(first)
+	second := w.resolve(job.ComponentSpec{Name: "keda", Namespace: "keda-two"})
+	other := w.other()
+	if _, err := other.install(second); stopped(err) != "name-taken" || !strings.Contains(err.Error(), "keda.sh") {
+		t.Errorf("%v", err)
+	}
+	w.gone(first)
+	other.mustInstall(second)
+	other.sound(second)
+	other.gone(second)
+}
+
 // Kinds come before what is made of them, an upgrade brings their new version,
 // and a release of which the kinds are gone can still be removed.
 func TestKinds(t *testing.T) {
