@@ -11,6 +11,7 @@ const (
 	wholeNetwork    = `{"network":{"cidr":"10.50.0.0/16","zones":3,"subnets":["public","private","database"]},"dnsZones":[{"name":"shop.internal"},{"name":"shop.example.com","visibility":"public"}]}`
 	peeredNetwork   = `{"network":{"subnets":["private"],"nat":"none"},"peerings":[{"networkId":"hub"}]}`
 	existingNetwork = `{"existing":{"networkId":"office"},"network":{"subnets":["public","private"]},"dnsZones":[{"name":"team.internal"}]}`
+	wholeCluster    = `{"network":{"zones":3},"nodePools":[{"name":"workers","min":1,"desired":2,"max":4},{"name":"arm","size":{"vcpus":2,"memoryGiB":8,"arch":"arm64"},"spot":true,"min":1,"desired":1,"max":3,"taints":[{"key":"arm","effect":"NoSchedule"}]}],"components":[{"name":"cert-manager"},{"name":"external-secrets"},{"name":"kyverno"},{"name":"reloader"},{"name":"traefik"},{"name":"valkey"}]}`
 	adoptedNetwork  = `{"adopt":{"name":"office"}}`
 	vmsWithinGCP    = `{"pool":{"count":2},"existing":{"networkId":"office","subnetIds":["theirs"]},"loadBalancer":{"plainHTTP":true}}`
 	vmsWithinAzure  = `{"pool":{"count":2},"existing":{"networkId":"office","subnetIds":["theirs"]},"loadBalancer":{"scheme":"internal","plainHTTP":true}}`
@@ -70,6 +71,18 @@ var environments = []environment{
 			"addressPrefix": "10.60.0.0/20", "natGateway": ref("natGateways/out"), "networkSecurityGroup": ref("networkSecurityGroups/theirs"),
 		}}})
 	}},
+
+	{cloud: job.AWS, family: job.Cluster, mode: job.ModeCreate, spec: wholeCluster, attr: "EKS-05",
+		tamper: func(r *rig) {
+			r.call("eks", "UpdateClusterConfig", map[string]any{"name": path.Base(r.object("eks:cluster", "cluster")), "logging": map[string]any{"clusterLogging": []any{
+				map[string]any{"types": []any{"api", "scheduler"}, "enabled": false}}}})
+		}},
+	{cloud: job.GCP, family: job.Cluster, mode: job.ModeCreate, spec: wholeCluster, attr: "GKE-15",
+		tamper: func(r *rig) {
+			r.call("container", "projects.locations.clusters.update", map[string]any{"name": r.object("container:cluster", "cluster"),
+				"update": map[string]any{"desiredIntraNodeVisibilityConfig": map[string]any{"enabled": false}}})
+		}},
+	{cloud: job.Azure, family: job.Cluster, mode: job.ModeCreate, spec: wholeCluster},
 }
 
 // vpcNamed places somebody's VPC with that name.

@@ -122,9 +122,9 @@ func TestCrashedFamilies(t *testing.T) {
 	}
 }
 
-// lostReplies are the points of a stretch that are crashed. VM environments make
-// many calls, and the packages of their clouds crash every one: here they are a
-// sample.
+// lostReplies are the points of a stretch that are crashed. VM and cluster
+// environments make many calls, and the packages of their clouds crash every one:
+// here they are a sample.
 func (e environment) lostReplies(calls, reads, writes int) []point {
 	all := points(calls, reads, writes)
 	if os.Getenv("E2E_ALL") != "" {
@@ -132,8 +132,11 @@ func (e environment) lostReplies(calls, reads, writes int) []point {
 	}
 	rng := rand.New(rand.NewPCG(43, 1))
 	rest, every := 2, 1
-	if e.family == job.VM {
+	switch e.family {
+	case job.VM:
 		rest, every = 8, 3
+	case job.Cluster: // each starts an API server of its own, twice
+		rest, every = 60, 12
 	}
 	return slices.DeleteFunc(all, func(p point) bool {
 		lost := p.what == "call" && p.after && p.killed

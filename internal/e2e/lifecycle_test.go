@@ -139,10 +139,25 @@ func (r *rig) checkBooks(t *testing.T) {
 		if slices.Contains(comeAndGo, o.Kind) || group && slices.Contains(ofTheGroup, o.Kind) {
 			continue
 		}
+		if r.ofTheCluster(o) {
+			continue
+		}
 		if !o.Gone && !known[strings.ToLower(o.ID)] && !known[strings.ToLower(o.ARN)] && !known[strings.ToLower(o.Name)] {
 			t.Errorf("%s %s (%s) carries the job's mark and is not in the ledger", o.Kind, o.ID, o.Name)
 		}
 	}
+}
+
+// ofTheCluster reports whether something is what a cluster's cloud makes for its
+// nodes by itself: it carries the cluster's tags, and goes with it.
+func (r *rig) ofTheCluster(o sim.Object) bool {
+	c := r.get().Config.InfraConfig.Cluster
+	if c.Name == "" {
+		return false
+	}
+	id := strings.ToLower(o.ID)
+	return strings.HasPrefix(o.Name, "gke-"+c.Name) || strings.HasPrefix(o.Name, "eks-") || r.cloud == job.AWS && slices.Contains(ofTheGroup, o.Kind) ||
+		c.NodeGroup != "" && strings.Contains(id+"/", "/resourcegroups/"+strings.ToLower(c.NodeGroup)+"/")
 }
 
 // comeAndGo are the kinds that come and go with their VM, and ofTheGroup those
