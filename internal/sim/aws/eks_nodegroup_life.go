@@ -186,6 +186,9 @@ func (s *eksService) judgeGroup(k *EKSCluster, n *EKSNodegroup) {
 		if n.Held {
 			return
 		}
+		if g := s.cloud.platform.asg.state.in(k.scope()).Groups[n.Group]; g != nil {
+			n.Desired = g.Desired // an autoscaler changes it there
+		}
 		n.Issues = s.groupIssues(k, n)
 		n.Status = "ACTIVE"
 		if len(n.Issues) > 0 {

@@ -253,6 +253,11 @@ func TestNodegroupIsChanged(t *testing.T) {
 	if ids := y.instanceIDs(t, "workers"); len(ids) != 3 {
 		t.Errorf("%d instances", len(ids))
 	}
+	must(autoscaling.NewFromConfig(y.cfg).SetDesiredCapacity(y.ctx(), &autoscaling.SetDesiredCapacityInput{AutoScalingGroupName: n.Resources.AutoScalingGroups[0].Name, DesiredCapacity: awssdk.Int32(2)}))(t)
+	y.w.Step(time.Minute)
+	if n = y.nodegroup(t, "prod", "workers"); *n.ScalingConfig.DesiredSize != 2 {
+		t.Errorf("an autoscaler's size is not seen: %+v", n.ScalingConfig)
+	}
 	if _, err := y.w.RemoveObject(*n.Resources.AutoScalingGroups[0].Name); err != nil {
 		t.Fatal(err)
 	}
