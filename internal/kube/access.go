@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,13 +34,17 @@ const Service = "Kubernetes"
 // step. The gates of ctx stand before every call, whatever context a library
 // makes it with; ctx also bounds the life of the calls.
 func RESTConfig(ctx context.Context, access cloud.KubeAccess) (*rest.Config, error) {
+	server, err := url.Parse(access.Server)
+	if err != nil || server.Scheme != "https" || server.Host == "" {
+		return nil, fmt.Errorf("the API server's address %.100q is no https URL", access.Server)
+	}
 	transport, err := newTransport(access)
 	if err != nil {
 		return nil, err
 	}
 	return &rest.Config{
 		Host:      access.Server,
-		Transport: &guarded{job: ctx, next: transport, token: access.Token},
+		Transport: &guarded{job: ctx, next: transport, server: server.Host, token: access.Token},
 		// One job makes few calls at a time, but a chart has many objects.
 		QPS: 50, Burst: 100,
 		UserAgent: "zopday-provisioner",
@@ -76,14 +81,21 @@ func newTransport(access cloud.KubeAccess) (*http.Transport, error) {
 	}, nil
 }
 
-// guarded asks the job's gates and puts a fresh token on every request.
+// guarded asks the job's gates and puts a fresh token on every request, which goes
+// to the API server alone: the token is one of the cloud account's, and what
+// answers behind the server (a kubelet, an aggregated API) could redirect the
+// client to a place of its own.
 type guarded struct {
-	job   context.Context
-	next  *http.Transport
-	token func(context.Context) (string, error)
+	job    context.Context
+	next   *http.Transport
+	server string // host and port
+	token  func(context.Context) (string, error)
 }
 
 func (g *guarded) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme != "https" || req.URL.Host != g.server {
+		return nil, &pipeline.CloudError{Class: pipeline.Unavailable, Service: Service, Op: req.Method, Message: "the API server redirects to " + req.URL.Host + ", where nothing is sent"}
+	}
 	if err := g.job.Err(); err != nil && req.Method != http.MethodGet {
 		return nil, err // nothing new is begun once the job is being cancelled
 	}
