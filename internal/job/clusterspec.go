@@ -263,6 +263,7 @@ type NodePoolInfo struct {
 	Desired      int      `json:"desired"`             // per pool, all zones together
 	NodeLabel    string   `json:"nodeLabel,omitempty"` // what its nodes are labelled with as their pool, where that is not Name
 	Ready        int      `json:"ready,omitempty"`     // nodes that joined and are Ready
+	Joined       bool     `json:"joined,omitempty"`    // Desired were Ready once: from then on the autoscaler decides, down to Min
 	State        string   `json:"state,omitempty"`     // the cloud's own word
 }
 

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -35,42 +36,40 @@ var exposing = []schema.GroupVersionResource{
 // holds something outside of it: Services of type LoadBalancer, Ingresses,
 // Gateways, and claims whose volumes are deleted with them; first it bars new
 // ones. It is done when the controllers have let go of all of them, and waits
-// until then, within a bound.
-//
-// retained are the volumes with the policy Retain: somebody's data, which is to
-// outlive the cluster and is not touched.
-func Drain(ctx context.Context, r *pipeline.Run, access cloud.KubeAccess) (retained []Volume, err error) {
+// until then, within a bound. Volumes with the policy Retain are not touched: see
+// [Retained].
+func Drain(ctx context.Context, r *pipeline.Run, access cloud.KubeAccess) error {
 	cfg, err := RESTConfig(ctx, access)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	typed, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("client of %s: %w", access.Server, err)
+		return fmt.Errorf("client of %s: %w", access.Server, err)
 	}
 	dyn, err := dynamic.NewForConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("client of %s: %w", access.Server, err)
+		return fmt.Errorf("client of %s: %w", access.Server, err)
 	}
 	d := &drain{run: r, typed: typed, dyn: dyn}
 	var left []string
 	for _, part := range []func(context.Context) ([]string, error){d.bar, d.services, d.exposed, d.claims} {
 		names, err := part(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		left = append(left, names...)
 	}
 	if len(left) == 0 {
 		r.WaitOver("drain")
-		return d.retained, nil
+		return nil
 	}
 	if Overdue(r, "drain", drainPatience) {
 		r.WaitOver("drain")
 		r.Note("the cluster's controllers did not let go of %s within %s; what they made is removed at the cloud", strings.Join(left, ", "), drainPatience)
-		return d.retained, nil
+		return nil
 	}
-	return d.retained, pipeline.Wait(Pause(r.Pace, 5*time.Second), "the cluster's controllers to let go of %s", summary(left))
+	return pipeline.Wait(Pause(r.Pace, 5*time.Second), "the cluster's controllers to let go of %s", summary(left))
 }
 
 // summary names some of many.
@@ -84,14 +83,45 @@ func summary(names []string) string {
 // A Volume is a PersistentVolume with its disk at the cloud.
 type Volume struct {
 	Name   string // of the PersistentVolume
-	Handle string // the cloud's ID of the disk, as its CSI driver has it
+	Handle string // the cloud's ID of the disk, as its CSI driver has it; GCP: also its name alone
+}
+
+// Retained are the volumes of a cluster with the policy Retain: somebody's data,
+// which is to outlive the cluster. It only reads.
+func Retained(ctx context.Context, c Interface) ([]Volume, error) {
+	all, err := c.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, Classify("list volumes", err)
+	}
+	var out []Volume
+	for _, v := range all.Items {
+		if handle := diskOf(v.Spec.PersistentVolumeSource); handle != "" && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
+			out = append(out, Volume{v.Name, handle})
+		}
+	}
+	return out, nil
+}
+
+// diskOf is the cloud's ID of a volume's disk; "" if it has none. Volumes that were
+// written before the CSI drivers, or as if, name it in fields of each cloud's own.
+func diskOf(s corev1.PersistentVolumeSource) string {
+	switch {
+	case s.CSI != nil:
+		return s.CSI.VolumeHandle
+	case s.AWSElasticBlockStore != nil:
+		return path.Base(s.AWSElasticBlockStore.VolumeID) // aws://us-east-1a/vol-… or vol-…
+	case s.AzureDisk != nil:
+		return s.AzureDisk.DataDiskURI
+	case s.GCEPersistentDisk != nil:
+		return s.GCEPersistentDisk.PDName // without its zone and project
+	}
+	return ""
 }
 
 type drain struct {
-	run      *pipeline.Run
-	typed    Interface
-	dyn      dynamic.Interface
-	retained []Volume
+	run   *pipeline.Run
+	typed Interface
+	dyn   dynamic.Interface
 }
 
 // TeardownQuota is the name of the ResourceQuota that bars new load balancers and
@@ -184,9 +214,6 @@ func (d *drain) claims(ctx context.Context) ([]string, error) {
 	for _, v := range volumes.Items {
 		if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
 			kept[v.Name] = true
-			if v.Spec.CSI != nil {
-				d.retained = append(d.retained, Volume{v.Name, v.Spec.CSI.VolumeHandle})
-			}
 			continue
 		}
 		if v.Spec.ClaimRef == nil || !claimed(claims.Items, v.Spec.ClaimRef) {

@@ -317,7 +317,7 @@ func (r *rig) drain(t *testing.T) {
 	passes := 0
 	r.eventually("drained", func() bool {
 		passes++
-		_, err := Drain(ctx, run, r.access)
+		err := Drain(ctx, run, r.access)
 		if !pipeline.IsWait(err) {
 			r.ok(err)
 			return true
@@ -346,11 +346,11 @@ func (r *rig) drain(t *testing.T) {
 	r.eventually("the load balancer", func() bool { b, _ := r.cloud.counts(); return b == 1 })
 	now := time.Now()
 	run = pipeline.NewRun(&job.Job{Provider: job.AWS}, pipeline.Apply, nil, silent{}, nil, func() time.Time { return now }, 1)
-	if _, err := Drain(ctx, run, r.access); !pipeline.IsWait(err) {
+	if err := Drain(ctx, run, r.access); !pipeline.IsWait(err) {
 		t.Fatalf("a drain of what is stuck: %v", err)
 	}
 	now = now.Add(drainPatience + time.Minute)
-	_, err = Drain(ctx, run, r.access)
+	err = Drain(ctx, run, r.access)
 	r.ok(err)
 	if notes := strings.Join(run.TakeNotes(), "\n"); !strings.Contains(notes, "shop/stuck") {
 		t.Errorf("the note %q does not name what is left", notes)

@@ -109,6 +109,9 @@ func (s Set) bootstrapComponents(ctx context.Context, r *pipeline.Run) error {
 	if err := kube.Baseline(ctx, r, client); err != nil {
 		return err
 	}
+	if err := s.uninstallDropped(ctx, r, access, spec.Components); err != nil {
+		return err
+	}
 	return s.install(ctx, r, access, spec.Components)
 }
 
@@ -144,22 +147,30 @@ func awaitNodes(ctx context.Context, r *pipeline.Run, c kube.Interface, spec job
 	}
 	infra := &r.Job.Config.InfraConfig.Cluster
 	var waiting []string
+	learned := false
 	for _, n := range spec.NodePools {
 		pool := infra.Pool(n.Name)
 		if pool == nil {
 			continue // the cloud's own step has not recorded it: it says why
 		}
 		pool.Ready = ready[cmp.Or(pool.NodeLabel, pool.Name)]
-		want := *n.Desired
-		if r.Mode == pipeline.Verify {
-			want = *n.Min // autoscaling moves between the bounds
+		want := pool.Desired
+		if r.Mode == pipeline.Verify || pool.Joined {
+			want = pool.Min // autoscaling moves between the bounds
 		}
 		if pool.Ready >= want {
+			learned = learned || !pool.Joined
+			pool.Joined = true
 			continue
 		}
 		waiting = append(waiting, fmt.Sprintf("pool %s: %d of %d nodes are Ready", n.Name, pool.Ready, want))
 		if r.Mode == pipeline.Verify {
 			r.AddDrift(pipeline.Drift{Kind: "node pool", Key: n.Name, Attr: "ready nodes", Wanted: fmt.Sprintf("%d or more", want), Seen: fmt.Sprint(pool.Ready)})
+		}
+	}
+	if learned {
+		if err := r.Save(ctx); err != nil {
+			return err
 		}
 	}
 	if len(waiting) == 0 || r.Mode == pipeline.Verify {
@@ -201,24 +212,37 @@ func (s Set) drainCluster(ctx context.Context, r *pipeline.Run) error {
 	case err != nil:
 		return err
 	}
-	retained, err := kube.Drain(ctx, r, access)
-	if kerr := keepVolumes(ctx, r, retained); kerr != nil {
-		return kerr
-	}
-	if err != nil {
+	if err := s.emptied(ctx, r, access, spec.Components); err != nil {
 		if pipeline.Is(err, pipeline.Unavailable, pipeline.Denied, pipeline.Expired) {
 			return s.undrained(ctx, r, err)
 		}
-		return err
-	}
-	if err := s.uninstall(ctx, r, access, spec.Components); err != nil {
-		if pipeline.Is(err, pipeline.Unavailable) {
-			return s.undrained(ctx, r, err)
+		if pipeline.IsWait(err) {
+			r.WaitOver("drainable") // it answers
 		}
 		return err
 	}
 	r.WaitOver("drainable")
 	return nil
+}
+
+// emptied drains a cluster that answers and uninstalls its components. What is to
+// outlive it is known before the first deletion.
+func (s Set) emptied(ctx context.Context, r *pipeline.Run, access cloud.KubeAccess, specs []job.ComponentSpec) error {
+	client, err := kube.Client(ctx, access)
+	if err != nil {
+		return err
+	}
+	retained, err := kube.Retained(ctx, client)
+	if err != nil {
+		return err
+	}
+	if err := keepVolumes(ctx, r, retained); err != nil {
+		return err
+	}
+	if err := kube.Drain(ctx, r, access); err != nil {
+		return err
+	}
+	return s.uninstall(ctx, r, access, specs)
 }
 
 // diskKinds are what the clouds' disks are in the inventory.
@@ -266,16 +290,16 @@ func (s Set) drainable(ctx context.Context, r *pipeline.Run) (cloud.KubeAccess, 
 	return access, err
 }
 
-// undrained goes on without a drain once the API server has been out of reach
-// for long enough: what it holds goes with the cluster, and what it made outside
-// is swept at the cloud.
+// undrained goes on without a drain once the API server has been out of reach, or
+// has refused, for long enough: what it holds goes with the cluster, and what it
+// made outside is swept at the cloud.
 func (s Set) undrained(ctx context.Context, r *pipeline.Run, err error) error {
 	if !kube.Overdue(r, "drainable", apiServerPatience) {
-		return pipeline.Wait(kube.Pause(r.Pace, 10*time.Second), "the API server to answer, so that the cluster can be drained (%v)", err)
+		return pipeline.Wait(kube.Pause(r.Pace, 10*time.Second), "the cluster to let itself be drained (%v)", err)
 	}
 	r.WaitOver("drainable")
 	r.Job.Config.InfraConfig.Cluster.Undrained = true
-	r.Note("not drained: the API server has not answered for %s (%v)", apiServerPatience, err)
+	r.Note("not drained: the cluster has not let itself be drained for %s (%v)", apiServerPatience, err)
 	return s.forgetReleases(ctx, r)
 }
 

@@ -231,7 +231,52 @@ func (s Set) installOne(ctx context.Context, r *pipeline.Run, access cloud.KubeA
 // uninstall takes releases off, in the opposite order. Where a release is stands
 // in the inventory: the catalogue may have changed since, or lost the component.
 func (s Set) uninstall(ctx context.Context, r *pipeline.Run, access cloud.KubeAccess, specs []job.ComponentSpec) error {
-	levels := s.teardownLevels(r, specs)
+	return s.uninstallLevels(ctx, r, access, s.teardownLevels(r, specs))
+}
+
+// uninstallDropped takes off what an earlier run installed and the spec, changed
+// since, names no more, or in another namespace.
+func (s Set) uninstallDropped(ctx context.Context, r *pipeline.Run, access cloud.KubeAccess, specs []job.ComponentSpec) error {
+	if r.Mode != pipeline.Apply {
+		return nil
+	}
+	levels, err := s.order(r.Job, specs)
+	if err != nil {
+		return err
+	}
+	place := map[string]string{}
+	for _, level := range levels {
+		for _, spec := range level {
+			place[spec.Release] = spec.Namespace
+		}
+	}
+	var dropped [][]job.ComponentSpec
+	for _, spec := range installed(r) {
+		if namespace, named := place[spec.Release]; !named || namespace != spec.Namespace {
+			dropped = append(dropped, []job.ComponentSpec{spec})
+		}
+	}
+	if len(dropped) == 0 {
+		return nil
+	}
+	return s.uninstallLevels(ctx, r, access, dropped)
+}
+
+// installed are the releases that the inventory has, by name.
+func installed(r *pipeline.Run) []job.ComponentSpec {
+	var out []job.ComponentSpec
+	for _, o := range r.Objects() {
+		if o.Kind != KindRelease || o.State == job.ObjectRemoved || o.State == job.ObjectAbsent {
+			continue
+		}
+		namespace, _, _ := strings.Cut(o.Name, "/")
+		out = append(out, job.ComponentSpec{Name: o.Key, Release: o.Key, Namespace: namespace})
+	}
+	return out
+}
+
+// uninstallLevels takes releases off, the last level first.
+func (s Set) uninstallLevels(ctx context.Context, r *pipeline.Run, access cloud.KubeAccess, levels [][]job.ComponentSpec) error {
 	if len(levels) > 0 && s.Components == nil {
 		return noCatalogue()
 	}
@@ -269,12 +314,10 @@ func (s Set) teardownLevels(r *pipeline.Run, specs []job.ComponentSpec) [][]job.
 			listed[spec.Release] = true
 		}
 	}
-	for _, o := range r.Objects() {
-		if o.Kind != KindRelease || listed[o.Key] || o.State == job.ObjectRemoved || o.State == job.ObjectAbsent {
-			continue
+	for _, spec := range installed(r) {
+		if !listed[spec.Release] {
+			levels = append(levels, []job.ComponentSpec{spec})
 		}
-		namespace, _, _ := strings.Cut(o.Name, "/")
-		levels = append(levels, []job.ComponentSpec{{Name: o.Key, Release: o.Key, Namespace: namespace}})
 	}
 	return levels
 }

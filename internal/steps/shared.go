@@ -256,11 +256,19 @@ func (s Set) controls(ctx context.Context, r *pipeline.Run) ([]job.Control, erro
 		return nil, err
 	}
 	report = append(report, inside...)
-	for i, c := range report {
-		for _, w := range spec.Waive {
-			if w.Control == c.ID && !c.Met {
+	for _, w := range spec.Waive {
+		known := false
+		for i, c := range report {
+			if w.Control != c.ID {
+				continue
+			}
+			known = true
+			if !c.Met {
 				report[i].Waived = w.Reason
 			}
+		}
+		if !known {
+			r.Note("the waiver of %s does nothing: this cluster's report has no such control", w.Control)
 		}
 	}
 	slices.SortStableFunc(report, func(a, b job.Control) int { return strings.Compare(a.ID, b.ID) })

@@ -107,7 +107,7 @@ func (k *clusterChecker) pool(i int, n job.NodePool, names []string, offers map[
 			fmt.Sprintf("Ask for a multiple of %d.", len(info.Zones)))
 	}
 	if had != nil {
-		info.ID, info.State, info.Ready = had.ID, had.State, had.Ready
+		info.ID, info.State, info.Ready, info.Joined = had.ID, had.State, had.Ready, had.Joined
 		if k.settled() || made(k.r, kindNodePool, poolKey(n.Name)) {
 			info.Zones, info.Desired = had.Zones, had.Desired
 		}

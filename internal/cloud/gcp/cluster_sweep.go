@@ -200,7 +200,7 @@ func (s remains) disks(ctx context.Context) error {
 		switch {
 		case d.Labels[labelClusterName] != s.cluster || d.Labels[labelClusterLocation] != s.p.region:
 			continue
-		case s.r.Kept(kindDisk, id):
+		case s.r.Kept(kindDisk, id), s.r.Kept(kindDisk, d.Name): // of a volume that knows its disk by name alone
 			continue
 		case s.r.Job.Config.InfraConfig.Cluster.Undrained:
 			verdicts = append(verdicts, s.r.KeepOther(ctx, kindDisk, id, d.Name, "the cluster could not be asked whether its data was to be retained"))
