@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,12 +18,9 @@ import (
 	"github.com/zopday/provisioner/internal/sim"
 )
 
-// An adopt job reads a cluster that somebody else has made, says where it falls short,
-// and changes nothing, up and down.
-func TestAdoptCluster(t *testing.T) {
-	t.Parallel()
-	g := newCluster(t, sim.Options{}, job.ModeAdopt, `{"adopt":{"name":"legacy"}}`)
-	ctx := anything(t.Context())
+// legacy is a cluster that somebody else has made, of whom little was asked.
+func (g clusterRig) legacy(ctx context.Context) theirs {
+	g.Helper()
 	n := g.theirs(ctx)
 	g.named(n)
 	for role, policies := range map[string][]string{"eks": {"AmazonEKSClusterPolicy"}, "nodes": {"AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly", "AmazonEKS_CNI_Policy"}} {
@@ -36,15 +34,25 @@ func TestAdoptCluster(t *testing.T) {
 	_, err := g.p.eks.CreateCluster(ctx, &eks.CreateClusterInput{Name: aws.String("legacy"), RoleArn: aws.String("arn:aws:iam::123456789012:role/eks"), Version: aws.String("1.33"),
 		ResourcesVpcConfig: &ekstypes.VpcConfigRequest{SubnetIds: []string{n.privateA, n.privateB}}})
 	if err != nil {
-		t.Fatal(err)
+		g.Fatal(err)
 	}
 	g.world.Step(20 * time.Minute)
 	_, err = g.p.eks.CreateNodegroup(ctx, &eks.CreateNodegroupInput{ClusterName: aws.String("legacy"), NodegroupName: aws.String("general"), NodeRole: aws.String("arn:aws:iam::123456789012:role/nodes"),
 		Subnets: []string{n.privateA, n.privateB}, AmiType: ekstypes.AMITypesBottlerocketArm64, InstanceTypes: []string{"t4g.large"}, ScalingConfig: &ekstypes.NodegroupScalingConfig{MinSize: aws.Int32(1), MaxSize: aws.Int32(4), DesiredSize: aws.Int32(2)}})
 	if err != nil {
-		t.Fatal(err)
+		g.Fatal(err)
 	}
 	g.world.Step(20 * time.Minute)
+	return n
+}
+
+// An adopt job reads a cluster that somebody else has made, says where it falls short,
+// and changes nothing, up and down.
+func TestAdoptCluster(t *testing.T) {
+	t.Parallel()
+	g := newCluster(t, sim.Options{}, job.ModeAdopt, `{"adopt":{"name":"legacy"}}`)
+	ctx := anything(t.Context())
+	n := g.legacy(ctx)
 	before, since := g.world.Snapshot(), g.mark()
 	if got := g.look(`{"adopt":{"name":"legacy"}}`); !has(got, cloud.CheckOK, "adopted cluster", "1.33") {
 		t.Errorf("got\n%s", show(got))

@@ -33,7 +33,7 @@ type clusterChecker struct {
 func (c *checker) clusterJob(ctx context.Context) ([]cloud.Check, error) {
 	spec, err := c.r.Job.ClusterSpec()
 	if err != nil {
-		return []cloud.Check{fails("request", "config.spec", err.Error(), "Put the request right.")}, nil //nolint:nilerr // it is the check's outcome
+		return []cloud.Check{fails("request", "config.spec", err.Error(), "Put the request right.")}, nil
 	}
 	if c.r.Job.Mode == job.ModeAdopt {
 		return c.adoptedCluster(ctx)
@@ -172,7 +172,7 @@ func (k *clusterChecker) serviceRange(ctx context.Context) ([]cloud.Check, error
 	for _, text := range candidates {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
-			return []cloud.Check{fails(check, field, err.Error(), "Use one such as 172.20.0.0/16, or leave it out.")}, nil //nolint:nilerr // it is the check's outcome
+			return []cloud.Check{fails(check, field, err.Error(), "Use one such as 172.20.0.0/16, or leave it out.")}, nil
 		}
 		if hit := overlap(p, used); hit != "" {
 			hits = append(hits, text+" overlaps "+hit)
@@ -240,7 +240,7 @@ func (c *checker) adoptedCluster(ctx context.Context) ([]cloud.Check, error) {
 	const check, field = "adopted cluster", "config.spec.adopt"
 	clusterName, err := adoptedCluster(c.r.Job)
 	if err != nil {
-		return []cloud.Check{fails(check, field, err.Error(), "Give the cluster's name.")}, nil //nolint:nilerr // it is the check's outcome
+		return []cloud.Check{fails(check, field, err.Error(), "Give the cluster's name.")}, nil
 	}
 	found, err := c.readCluster(ctx, clusterName)
 	switch {

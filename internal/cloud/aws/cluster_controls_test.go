@@ -94,25 +94,15 @@ func (g clusterRig) id(kind, key string) string {
 	return o.ID
 }
 
-// A report is complete and all of it holds; and each control that somebody turns over
-// at AWS makes its row fall, and no other but those that follow from it.
-func TestClusterControls(t *testing.T) {
-	t.Parallel()
-	g := newCluster(t, sim.Options{}, job.ModeCreate, mixedSpec)
-	g.create()
-	rows := g.report()
-	have := map[string]job.Control{}
-	for _, c := range rows {
-		have[c.ID] = c
-		if !c.Met || c.Unchecked || c.Wanted == "" || c.Seen == "" || c.Source == "" || c.Name == "" {
-			t.Errorf("%+v", c)
-		}
-	}
-	for _, id := range append([]string{"NETA-01", "NETA-02", "NETA-03", "NETA-07", "NETA-09", "NETA-10", "NETA-13", "NETA-15"}, defaultOn...) {
-		if have[id].ID == "" {
-			t.Errorf("there is no row %s", id)
-		}
-	}
+// A flip turns one control over.
+type flip struct {
+	id   string
+	flip func() (undo func())
+	with []string // further rows that fall with it
+}
+
+func (g clusterRig) flips() []flip {
+	g.Helper()
 	cluster, pool, template := g.id(kindCluster, clusterKey), g.id(kindNodegroup, "pool-workers"), g.id(kindLaunchTemplate, "pool-arm")
 	key := g.id(kindKey, keyKey)
 	attach := func(role, policy string) func() func() {
@@ -134,11 +124,7 @@ func TestClusterControls(t *testing.T) {
 		return func() func() { return g.tamper(id, f) }
 	}
 	subnet := g.infra().PrivateSubnetIDs[0]
-	for i, c := range []struct {
-		id   string
-		flip func() (undo func())
-		with []string
-	}{
+	return []flip{
 		{"EKS-01", change(cluster, to("PublicCIDRs", []any{"203.0.113.0/24", anywhere})), nil},
 		{"EKS-03", change(cluster, to("Private", false)), nil},
 		{"EKS-04", change(cluster, to("Logging", []any{"api", "audit", "controllerManager", "scheduler"})), []string{"EKS-05"}},
@@ -166,7 +152,29 @@ func TestClusterControls(t *testing.T) {
 		{"EKS-31", change(cluster, to("Subnets", []any{subnet})), nil},
 		{"EKS-32", change(g.infra().NetworkID, to("IsDefault", true)), []string{"NETA-09"}},
 		{"EKS-37", change(cluster, to("Tags", map[string]any{"zopday:owner": "somebody"})), nil},
-	} {
+	}
+}
+
+// A report is complete and all of it holds; and each control that somebody turns over
+// at AWS makes its row fall, and no other but those that follow from it.
+func TestClusterControls(t *testing.T) {
+	t.Parallel()
+	g := newCluster(t, sim.Options{}, job.ModeCreate, mixedSpec)
+	g.create()
+	rows := g.report()
+	have := map[string]job.Control{}
+	for _, c := range rows {
+		have[c.ID] = c
+		if !c.Met || c.Unchecked || c.Wanted == "" || c.Seen == "" || c.Source == "" || c.Name == "" {
+			t.Errorf("%+v", c)
+		}
+	}
+	for _, id := range append([]string{"NETA-01", "NETA-02", "NETA-03", "NETA-07", "NETA-09", "NETA-10", "NETA-13", "NETA-15"}, defaultOn...) {
+		if have[id].ID == "" {
+			t.Errorf("there is no row %s", id)
+		}
+	}
+	for i, c := range g.flips() {
 		undo := c.flip()
 		want := slices.Sorted(slices.Values(append([]string{c.id}, c.with...)))
 		if got := unmet(g.report()); !slices.Equal(got, want) {

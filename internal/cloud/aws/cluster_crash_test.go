@@ -40,26 +40,7 @@ func TestClusterCrashMatrix(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("create %s %d", kind, n+1), func(t *testing.T) {
 				t.Parallel()
-				g := newCluster(t, sim.Options{}, job.ModeCreate, clusterSpec)
-				before := g.world.Snapshot()
-				g.all(false, g.check, g.p.EnsureNetwork)
-				g.fault(fault(n))
-				g.until(false, g.built()...)
-				g.struck(n)
-				g.another()
-				g.create()
-				if got := len(g.ours()); got != objects {
-					t.Errorf("%d objects carry the mark, want %d\n%s", got, objects, g.books(60))
-				}
-				g.accounted()
-				since := g.mark()
-				g.another()
-				g.create()
-				if _, changes := g.calls(since); sum(changes) > 0 {
-					t.Errorf("a run of what is there changed %v", changes)
-				}
-				g.teardown()
-				g.equal(before)
+				crashUp(t, fault(n), objects)
 			})
 		}
 		for n := range sum(removals) {
@@ -68,18 +49,45 @@ func TestClusterCrashMatrix(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("teardown %s %d", kind, n+1), func(t *testing.T) {
 				t.Parallel()
-				g := newCluster(t, sim.Options{}, job.ModeCreate, clusterSpec)
-				before := g.world.Snapshot()
-				g.create()
-				g.another()
-				g.fault(fault(n))
-				g.until(true, g.gone()...)
-				g.struck(n)
-				g.teardown()
-				g.equal(before)
+				crashDown(t, fault(n))
 			})
 		}
 	}
+}
+
+func crashUp(t *testing.T, f sim.Fault, objects int) {
+	g := newCluster(t, sim.Options{}, job.ModeCreate, clusterSpec)
+	before := g.world.Snapshot()
+	g.all(false, g.check, g.p.EnsureNetwork)
+	g.fault(f)
+	g.until(false, g.built()...)
+	g.struck(f.After)
+	g.another()
+	g.create()
+	if got := len(g.ours()); got != objects {
+		t.Errorf("%d objects carry the mark, want %d\n%s", got, objects, g.books(60))
+	}
+	g.accounted()
+	since := g.mark()
+	g.another()
+	g.create()
+	if _, changes := g.calls(since); sum(changes) > 0 {
+		t.Errorf("a run of what is there changed %v", changes)
+	}
+	g.teardown()
+	g.equal(before)
+}
+
+func crashDown(t *testing.T, f sim.Fault) {
+	g := newCluster(t, sim.Options{}, job.ModeCreate, clusterSpec)
+	before := g.world.Snapshot()
+	g.create()
+	g.another()
+	g.fault(f)
+	g.until(true, g.gone()...)
+	g.struck(f.After)
+	g.teardown()
+	g.equal(before)
 }
 
 // A teardown that begins before the create ended finds what was made, recorded or not.

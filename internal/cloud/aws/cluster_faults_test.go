@@ -155,54 +155,58 @@ func TestLateNodegroup(t *testing.T) {
 	g.id(kindAddon, "addon-aws-ebs-csi-driver")
 }
 
+// clusterDrifts are changes that somebody makes, and the attribute in which a verify
+// tells of each.
+var clusterDrifts = map[string]struct {
+	change func(ctx context.Context, g clusterRig) error
+	attr   string
+}{
+	"endpoint": {func(ctx context.Context, g clusterRig) error {
+		_, err := g.p.eks.UpdateClusterConfig(ctx, &eks.UpdateClusterConfigInput{Name: aws.String(g.info().Name), ResourcesVpcConfig: &ekstypes.VpcConfigRequest{PublicAccessCidrs: []string{anywhere}}})
+		return err
+	}, "API server's endpoint"},
+	"logs": {func(ctx context.Context, g clusterRig) error {
+		_, err := g.p.eks.UpdateClusterConfig(ctx, &eks.UpdateClusterConfigInput{Name: aws.String(g.info().Name),
+			Logging: &ekstypes.Logging{ClusterLogging: []ekstypes.LogSetup{{Enabled: aws.Bool(false), Types: allLogs[:2]}}}})
+		return err
+	}, "logs"},
+	"protection": {func(ctx context.Context, g clusterRig) error {
+		_, err := g.p.eks.UpdateClusterConfig(ctx, &eks.UpdateClusterConfigInput{Name: aws.String(g.info().Name), DeletionProtection: aws.Bool(false)})
+		return err
+	}, "deletion protection"},
+	"bounds": {func(ctx context.Context, g clusterRig) error {
+		_, err := g.p.eks.UpdateNodegroupConfig(ctx, &eks.UpdateNodegroupConfigInput{ClusterName: aws.String(g.info().Name), NodegroupName: aws.String("workers"),
+			ScalingConfig: &ekstypes.NodegroupScalingConfig{MinSize: aws.Int32(1), MaxSize: aws.Int32(9), DesiredSize: aws.Int32(3)}})
+		return err
+	}, "size"},
+	"labels": {func(ctx context.Context, g clusterRig) error {
+		_, err := g.p.eks.UpdateNodegroupConfig(ctx, &eks.UpdateNodegroupConfigInput{ClusterName: aws.String(g.info().Name), NodegroupName: aws.String("arm"),
+			Labels: &ekstypes.UpdateLabelsPayload{AddOrUpdateLabels: map[string]string{"team": "other", "extra": "yes"}}})
+		return err
+	}, "labels"},
+	"taints": {func(ctx context.Context, g clusterRig) error {
+		_, err := g.p.eks.UpdateNodegroupConfig(ctx, &eks.UpdateNodegroupConfigInput{ClusterName: aws.String(g.info().Name), NodegroupName: aws.String("arm"),
+			Taints: &ekstypes.UpdateTaintsPayload{RemoveTaints: []ekstypes.Taint{{Key: aws.String("arm"), Value: aws.String("only"), Effect: ekstypes.TaintEffectNoSchedule}}}})
+		return err
+	}, "taints"},
+	"add-on": {func(ctx context.Context, g clusterRig) error {
+		_, err := g.p.eks.UpdateAddon(ctx, &eks.UpdateAddonInput{ClusterName: aws.String(g.info().Name), AddonName: aws.String("vpc-cni"), ConfigurationValues: aws.String(`{"enableNetworkPolicy":"false"}`)})
+		return err
+	}, "configuration"},
+	"access": {func(ctx context.Context, g clusterRig) error {
+		_, err := g.p.eks.DisassociateAccessPolicy(ctx, &eks.DisassociateAccessPolicyInput{ClusterName: aws.String(g.info().Name), PrincipalArn: aws.String("arn:aws:iam::123456789012:role/platform"), PolicyArn: aws.String(accessPolicy("us-east-1", "admin"))})
+		return err
+	}, "policy"},
+	"retention": {func(ctx context.Context, g clusterRig) error {
+		_, err := g.p.logs.PutRetentionPolicy(ctx, &cloudwatchlogs.PutRetentionPolicyInput{LogGroupName: aws.String(g.info().LogGroup), RetentionInDays: aws.Int32(7)})
+		return err
+	}, "retention"},
+}
+
 // What somebody changes is told by a verify, thing by thing, and put right by a run.
 func TestClusterDrift(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		change func(ctx context.Context, g clusterRig) error
-		attr   string
-	}{
-		"endpoint": {func(ctx context.Context, g clusterRig) error {
-			_, err := g.p.eks.UpdateClusterConfig(ctx, &eks.UpdateClusterConfigInput{Name: aws.String(g.info().Name), ResourcesVpcConfig: &ekstypes.VpcConfigRequest{PublicAccessCidrs: []string{anywhere}}})
-			return err
-		}, "API server's endpoint"},
-		"logs": {func(ctx context.Context, g clusterRig) error {
-			_, err := g.p.eks.UpdateClusterConfig(ctx, &eks.UpdateClusterConfigInput{Name: aws.String(g.info().Name),
-				Logging: &ekstypes.Logging{ClusterLogging: []ekstypes.LogSetup{{Enabled: aws.Bool(false), Types: allLogs[:2]}}}})
-			return err
-		}, "logs"},
-		"protection": {func(ctx context.Context, g clusterRig) error {
-			_, err := g.p.eks.UpdateClusterConfig(ctx, &eks.UpdateClusterConfigInput{Name: aws.String(g.info().Name), DeletionProtection: aws.Bool(false)})
-			return err
-		}, "deletion protection"},
-		"bounds": {func(ctx context.Context, g clusterRig) error {
-			_, err := g.p.eks.UpdateNodegroupConfig(ctx, &eks.UpdateNodegroupConfigInput{ClusterName: aws.String(g.info().Name), NodegroupName: aws.String("workers"),
-				ScalingConfig: &ekstypes.NodegroupScalingConfig{MinSize: aws.Int32(1), MaxSize: aws.Int32(9), DesiredSize: aws.Int32(3)}})
-			return err
-		}, "size"},
-		"labels": {func(ctx context.Context, g clusterRig) error {
-			_, err := g.p.eks.UpdateNodegroupConfig(ctx, &eks.UpdateNodegroupConfigInput{ClusterName: aws.String(g.info().Name), NodegroupName: aws.String("arm"),
-				Labels: &ekstypes.UpdateLabelsPayload{AddOrUpdateLabels: map[string]string{"team": "other", "extra": "yes"}}})
-			return err
-		}, "labels"},
-		"taints": {func(ctx context.Context, g clusterRig) error {
-			_, err := g.p.eks.UpdateNodegroupConfig(ctx, &eks.UpdateNodegroupConfigInput{ClusterName: aws.String(g.info().Name), NodegroupName: aws.String("arm"),
-				Taints: &ekstypes.UpdateTaintsPayload{RemoveTaints: []ekstypes.Taint{{Key: aws.String("arm"), Value: aws.String("only"), Effect: ekstypes.TaintEffectNoSchedule}}}})
-			return err
-		}, "taints"},
-		"add-on": {func(ctx context.Context, g clusterRig) error {
-			_, err := g.p.eks.UpdateAddon(ctx, &eks.UpdateAddonInput{ClusterName: aws.String(g.info().Name), AddonName: aws.String("vpc-cni"), ConfigurationValues: aws.String(`{"enableNetworkPolicy":"false"}`)})
-			return err
-		}, "configuration"},
-		"access": {func(ctx context.Context, g clusterRig) error {
-			_, err := g.p.eks.DisassociateAccessPolicy(ctx, &eks.DisassociateAccessPolicyInput{ClusterName: aws.String(g.info().Name), PrincipalArn: aws.String("arn:aws:iam::123456789012:role/platform"), PolicyArn: aws.String(accessPolicy("us-east-1", "admin"))})
-			return err
-		}, "policy"},
-		"retention": {func(ctx context.Context, g clusterRig) error {
-			_, err := g.p.logs.PutRetentionPolicy(ctx, &cloudwatchlogs.PutRetentionPolicyInput{LogGroupName: aws.String(g.info().LogGroup), RetentionInDays: aws.Int32(7)})
-			return err
-		}, "retention"},
-	} {
+	for name, c := range clusterDrifts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newCluster(t, sim.Options{}, job.ModeCreate, mixedSpec)
@@ -326,4 +330,27 @@ func TestForeignClusterOfTheSameName(t *testing.T) {
 	if _, changes := g.calls(since); sum(changes) > 0 {
 		t.Errorf("the teardown changed %v", changes)
 	}
+}
+
+// A node group whose deletion failed is asked for again (failure kind E14).
+func TestNodegroupThatWouldNotGo(t *testing.T) {
+	t.Parallel()
+	g := newCluster(t, sim.Options{}, job.ModeCreate, clusterSpec)
+	before := g.world.Snapshot()
+	g.create()
+	id := g.id(kindNodegroup, "pool-workers")
+	g.another()
+	ctx, r := anything(t.Context()), g.run(pipeline.Apply)
+	r.Down = true
+	if err := g.p.RemoveCluster(ctx, r); pipeline.Judge(err, 0).Action != pipeline.Park {
+		t.Fatal(err)
+	}
+	if _, err := g.world.SetObjectState(id, "DELETE_FAILED", "NodeTerminationFailure", "a pod would not be evicted"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.world.PatchObject(id, []byte(`{"Held":false}`)); err != nil {
+		t.Fatal(err)
+	}
+	g.teardown()
+	g.equal(before)
 }

@@ -50,7 +50,8 @@ func clusterRoles(cluster string) []serviceRole {
 
 // trust is the role's trust policy. Pod Identity hands a role to any service
 // account that is associated with it: the session tags that it sets bind this one
-// to its cluster and account ("EKS Pod Identity role", "Session tags").
+// to its cluster and account ("Create IAM role with trust policy required by EKS Pod
+// Identity", "Grant Pods access to AWS resources based on tags").
 func (s serviceRole) trust() string {
 	statement := map[string]any{"Effect": "Allow", "Principal": map[string]string{"Service": s.service}, "Action": "sts:AssumeRole"}
 	if len(s.tags) > 0 {

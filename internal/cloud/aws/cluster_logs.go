@@ -68,13 +68,16 @@ func (p *Provider) tagLogGroup(ctx context.Context, groupName string, marks map[
 // sweepLogs deletes a log group that the control plane has made again after its
 // deletion. It is looked for late, once nothing writes any more.
 func (p *Provider) sweepLogs(ctx context.Context, r *pipeline.Run) error {
+	if !isCluster(r.Job) || !p.wroteLogs(r) {
+		return nil
+	}
 	groupName := clusterLogName(clusterNameOf(r.Job))
 	all, err := p.logGroupsNamed(ctx, groupName)
 	if err != nil {
 		return plain(err)
 	}
 	at := slices.IndexFunc(all, func(g logstypes.LogGroup) bool { return aws.ToString(g.LogGroupName) == groupName })
-	if at < 0 || !p.wroteLogs(r) {
+	if at < 0 {
 		return nil
 	}
 	owner, err := p.logGroupOwner(ctx, all[at])

@@ -89,6 +89,9 @@ func (b *clusterBuild) poolsGone(ctx context.Context) error {
 // foreignPoolsGone removes node groups and Fargate profiles that others have added
 // to the job's cluster: it cannot be deleted with them (failure kind E10).
 func (b *clusterBuild) foreignPoolsGone(ctx context.Context) error {
+	if b.r.Recall(noForeignPools) != nil {
+		return nil
+	}
 	groups, err := b.nodegroupNames(ctx, b.name)
 	if err != nil {
 		return pipeline.Unless(plain(err), pipeline.NotFound)
@@ -121,8 +124,11 @@ func (b *clusterBuild) foreignPoolsGone(ctx context.Context) error {
 		return pipeline.Wait(15*time.Second, "%s, which others have added to the cluster, to be deleted", strings.Join(left, ", "))
 	}
 	b.r.WaitOver("pools of others")
+	b.r.Remember(noForeignPools, true) // until EKS says otherwise
 	return nil
 }
+
+const noForeignPools = "no pools of others"
 
 // foreignGone asks once in a while for the deletion of what is not the job's and
 // goes with its cluster, and says so.

@@ -218,13 +218,14 @@ func (p *Provider) GrantAccess(ctx context.Context, ref job.ClusterRef, g cloud.
 	if accessPolicies[g.Level] == "" {
 		return &pipeline.CloudError{Class: pipeline.Invalid, Service: "EKS", Op: "CreateAccessEntry", Message: fmt.Sprintf("%q is no level of access", g.Level)}
 	}
-	principal, err := g.Principal, error(nil)
+	principal := g.Principal
 	if principal == "" {
+		var err error
 		if principal, err = p.principal(ctx); err != nil {
 			return err
 		}
 	}
-	_, err = p.eks.CreateAccessEntry(ctx, &eks.CreateAccessEntryInput{
+	_, err := p.eks.CreateAccessEntry(ctx, &eks.CreateAccessEntryInput{
 		ClusterName: aws.String(ref.Name), PrincipalArn: aws.String(principal), Tags: map[string]string{grantMark: string(g.Level)},
 	})
 	if err := pipeline.Unless(plain(err), pipeline.Exists); err != nil {

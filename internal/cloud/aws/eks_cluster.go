@@ -62,7 +62,10 @@ func (p *Provider) cluster(r *pipeline.Run, spec job.ClusterSpec) pipeline.Resou
 		_, err := p.eks.DeleteCluster(ctx, &eks.DeleteClusterInput{Name: aws.String(x.Name)})
 		return err
 	}
-	x.Blockers = func(ctx context.Context, _ string) (string, error) { return p.clusterBlockers(ctx, x.Name) }
+	x.Blockers = func(ctx context.Context, _ string) (string, error) {
+		r.Remember(noForeignPools, nil)
+		return p.clusterBlockers(ctx, x.Name)
+	}
 	return tidy(x)
 }
 
@@ -259,10 +262,11 @@ func authMode(c ekstypes.Cluster) string {
 	return string(c.AccessConfig.AuthenticationMode)
 }
 
-// secretsKey is the customer's key that the secrets are encrypted with.
+// secretsKey is the customer's key that the secrets are encrypted with, as all else that
+// the API server keeps.
 func secretsKey(c ekstypes.Cluster) string {
 	for _, e := range c.EncryptionConfig {
-		if e.Provider != nil && (len(e.Resources) == 0 || slices.Contains(e.Resources, "secrets")) {
+		if e.Provider != nil {
 			return aws.ToString(e.Provider.KeyArn)
 		}
 	}

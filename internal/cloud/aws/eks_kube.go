@@ -16,7 +16,7 @@ import (
 
 const (
 	// tokenPrefix is what tells an API server whose token it is.
-	tokenPrefix = "k8s-aws-v1."
+	tokenPrefix = "k8s-aws-v1." //nolint:gosec // what every such token begins with
 
 	// clusterHeader is signed into the token, so that it is good for one cluster alone.
 	clusterHeader = "x-k8s-aws-id"

@@ -18,13 +18,8 @@ func (p *Provider) RemoveNetwork(ctx context.Context, r *pipeline.Run) error {
 		return nil
 	}
 	ctx = lookup.With(ctx, r)
-	if isCluster(r.Job) && r.Job.Owns() {
-		if err := p.sweepLogs(ctx, r); err != nil {
-			return err
-		}
-	}
 	if !own && (r.Job.Mode != job.ModeCreateInExisting || r.Job.ResourceType != job.Network) {
-		return nil
+		return p.sweepLogs(ctx, r)
 	}
 	spec, err := r.Job.Network()
 	if err != nil {
@@ -39,7 +34,7 @@ func (p *Provider) RemoveNetwork(ctx context.Context, r *pipeline.Run) error {
 			return err
 		}
 	}
-	return nil
+	return p.sweepLogs(ctx, r)
 }
 
 // A demolition is a network as it is taken down.
