@@ -256,7 +256,7 @@ func (p *Provider) liftGuard(ctx context.Context, r *pipeline.Run, id string) er
 		}
 	}
 	r.Remember(said, true)
-	if err := r.Event(ctx, "protection.lifted", "the delete guard of cluster %s, which this job set, is lifted", c.Name); err != nil {
+	if err := r.Event(ctx, "protection.lifted", "the delete guard of cluster %s bears this job's own word, so it does not hold the cluster", c.Name); err != nil {
 		return err
 	}
 	if len(foreign) == 0 {

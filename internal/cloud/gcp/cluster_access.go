@@ -139,6 +139,10 @@ func (p *Provider) GrantAccess(ctx context.Context, ref job.ClusterRef, g cloud.
 // there any more. What lets the principal in by other ways stays.
 func (p *Provider) RevokeAccess(ctx context.Context, ref job.ClusterRef, principal string) error {
 	id := p.clusterNamed(ref)
+	if principal == "" {
+		return pipeline.Fatal("invalid", "the provisioner gets into clusters by the roles of its own account in project "+p.project+": there is no access of one cluster to take back",
+			"Name the principal, or take those roles from the account at Google Cloud.").On("principal")
+	}
 	return explained(p.changePolicy(ctx, func(policy *cloudresourcemanager.Policy) bool {
 		changed := false
 		for _, role := range accessRoles {

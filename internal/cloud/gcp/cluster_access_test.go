@@ -192,6 +192,9 @@ func TestClusterGrants(t *testing.T) {
 	if got := roles(); len(got) > 0 {
 		t.Errorf("she has %v", got)
 	}
+	if err := g.p.RevokeAccess(ctx, g.ref(), ""); fatalCode(err) != "invalid" {
+		t.Errorf("the provisioner's own access, which is no grant: %v", err)
+	}
 	for principal, level := range map[string]cloud.AccessLevel{"allUsers": cloud.AccessView, "ann": cloud.AccessView, ann: "root"} {
 		if err := g.p.GrantAccess(ctx, g.ref(), cloud.AccessGrant{Principal: principal, Level: level}); fatalCode(err) != "invalid" {
 			t.Errorf("%s as %s: %v", principal, level, err)

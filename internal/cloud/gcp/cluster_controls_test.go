@@ -146,6 +146,15 @@ func TestClusterControlsFlipped(t *testing.T) {
 			t.Errorf("%s is not met again: %+v", id, row)
 		}
 	}
+	// What the spec asks for itself is no reason to call a control met.
+	subnet, spec := g.infra().PrivateSubnetIDs[0], g.job.Config.Spec
+	undo := g.patch(subnet, `{"logConfig":{"enable":false}}`)
+	g.job.Config.Spec = []byte(strings.Replace(string(spec), `"zones":3`, `"zones":3,"flowLogs":"none"`, 1))
+	if row := g.report()["GKE-16"]; row.Met {
+		t.Errorf("flow logs that the spec turns off: %+v", row)
+	}
+	g.job.Config.Spec = spec
+	undo()
 	g.invoke(testProject, "container", "projects.locations.clusters.nodePools.create", map[string]any{"parent": cluster, "body": map[string]any{
 		"nodePool": map[string]any{"name": "default-pool", "initialNodeCount": 1}}})
 	if row := g.report()["GKE-34"]; row.Met {

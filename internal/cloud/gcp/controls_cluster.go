@@ -38,7 +38,7 @@ func (p *Provider) clusterControls(ctx context.Context, r *pipeline.Run) ([]job.
 	reports := make([]clusterReport, len(parts))
 	var reads []func(context.Context) error
 	for i, part := range parts {
-		reports[i] = clusterReport{controls: controls{p: p, r: r, infra: &r.Job.Config.InfraConfig}, want: p.clusterWant(r, spec, ranges), spec: spec}
+		reports[i] = clusterReport{controls: controls{p: p, r: r, infra: &r.Job.Config.InfraConfig}, want: p.clusterWant(r, spec, ranges)}
 		reads = append(reads, func(ctx context.Context) error {
 			err := part.read(&reports[i], ctx)
 			switch {
@@ -64,7 +64,6 @@ func (p *Provider) clusterControls(ctx context.Context, r *pipeline.Run) ([]job.
 type clusterReport struct {
 	controls
 	want *container.Cluster
-	spec job.ClusterSpec
 }
 
 // otherRows are the rows of a cluster that are no plain settings, with their names
@@ -198,8 +197,8 @@ func (c *clusterReport) account(ctx context.Context) error {
 	return nil
 }
 
-// flowLogs reads back how the nodes' subnet logs; of a network that the job builds
-// in that is its owner's to decide, and is told all the same.
+// flowLogs reads back how the nodes' subnet logs. Who asks for none, or has none in
+// a network of their own, waives the control by name.
 func (c *clusterReport) flowLogs(ctx context.Context) error {
 	if len(c.infra.PrivateSubnetIDs) == 0 {
 		return nil
@@ -209,11 +208,6 @@ func (c *clusterReport) flowLogs(ctx context.Context) error {
 		return err
 	}
 	seen := flowLogText(x.LogConfig)
-	asked := c.r.Job.Mode == job.ModeCreate && c.spec.Network.FlowLogs == job.FlowLogsNone
-	if asked {
-		c.row("GKE-16", "off, as asked for", seen, true)
-		return nil
-	}
 	c.row("GKE-16", "on", seen, seen != "off")
 	return nil
 }
