@@ -244,7 +244,7 @@ func (c ComponentSpec) validate(at string, inv *Invalid) {
 	if !componentNameRE.MatchString(c.Name) {
 		inv.add(at+"name", fmt.Sprintf("%.60q is not a component's name", c.Name), "use a name from GET /catalog/components")
 	}
-	if c.Release != "" && !componentNameRE.MatchString(c.Release) {
+	if c.Release != "" && c.Release != c.Name && !componentNameRE.MatchString(c.Release) {
 		inv.add(at+"release", fmt.Sprintf("%.60q is not a release's name", c.Release), "use 1 to 53 of a-z, 0-9 and hyphen")
 	}
 	if c.Namespace != "" && !nameRE.MatchString(c.Namespace) {

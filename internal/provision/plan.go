@@ -11,6 +11,7 @@ import (
 	"github.com/zopday/provisioner/internal/access"
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/kube"
 	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/steps"
 )
@@ -266,11 +267,18 @@ func asked(err error) error {
 			r.Fields = []job.FieldError{{Field: fatal.Problem.Field, Message: fatal.Problem.Message, Fix: fatal.Problem.Hint}}
 		}
 		return r
+	case errors.As(err, &ce) && ce.Service == kube.Service:
+		return &Refusal{Kind: CloudNotAvailable, Message: "the cluster could not be asked: " + ce.Error(), Hint: "Check that its API server is up, that this server reaches it and that the provisioner is let in, then ask again.", Cause: err}
+	case errors.As(err, &ce) && ce.Service == chartSource:
+		return &Refusal{Kind: CloudNotAvailable, Message: ce.Error(), Hint: "Check that this server reaches the chart source (zopday serve --chart-mirror), then ask again.", Cause: err}
 	case errors.As(err, &ce):
 		return &Refusal{Kind: CloudNotAvailable, Message: "the cloud could not be asked: " + ce.Error(), Hint: "Check the credentials of the cloud account and that this server reaches the cloud, then ask again.", Cause: err}
 	}
 	return err
 }
+
+// chartSource is how errors of the component engine call where charts come from.
+const chartSource = "Charts"
 
 // A Verification is the answer to "is everything still as asked?".
 type Verification struct {
