@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -190,10 +191,14 @@ func masked(old, now *unstructured.Unstructured) (a, b *unstructured.Unstructure
 		}
 		out := o.DeepCopy()
 		for _, field := range []string{"data", "stringData"} {
-			data, _, _ := unstructured.NestedMap(o.Object, field)
+			data, _, err := unstructured.NestedMap(o.Object, field)
+			if err != nil {
+				out.Object[field] = "hidden" // no map, so no Secret: the API server will say so
+				continue
+			}
 			for k, v := range data {
 				shown := "hidden"
-				if had := value(other, field, k); had != nil && had != v {
+				if had := value(other, field, k); had != nil && !reflect.DeepEqual(had, v) {
 					shown += ", " + word
 				}
 				data[k] = shown
