@@ -128,6 +128,7 @@ func kubeletControl(ctx context.Context, c Interface, id, source string) (job.Co
 			Authorization      struct{ Mode string }
 			ReadOnlyPort       int
 			RotateCertificates bool
+			ServerTLSBootstrap bool
 		} `json:"kubeletconfig"`
 	}
 	if err := json.Unmarshal(raw, &z); err != nil {
@@ -135,15 +136,20 @@ func kubeletControl(ctx context.Context, c Interface, id, source string) (job.Co
 	}
 	k := z.Config
 	var faults []string
-	for fault, is := range map[string]bool{
-		"anonymous auth on":            k.Authentication.Anonymous.Enabled == nil || *k.Authentication.Anonymous.Enabled,
-		"authorization not by webhook": k.Authorization.Mode != "Webhook",
-		"read-only port open":          k.ReadOnlyPort != 0,
-		"no client CA":                 k.Authentication.X509.ClientCAFile == "",
-		"certificate rotation off":     !k.RotateCertificates,
+	for _, f := range []struct {
+		fault string
+		is    bool
+	}{
+		{"anonymous auth on", k.Authentication.Anonymous.Enabled == nil || *k.Authentication.Anonymous.Enabled},
+		{"authorization not by webhook", k.Authorization.Mode != "Webhook"},
+		{"read-only port open", k.ReadOnlyPort != 0},
+		{"no client CA", k.Authentication.X509.ClientCAFile == ""},
+		// A kubelet that identifies itself by the cloud's credentials, as at EKS, has no
+		// client certificate to rotate, and rotates the one that it serves with.
+		{"certificate rotation off", !k.RotateCertificates && !k.ServerTLSBootstrap},
 	} {
-		if is {
-			faults = append(faults, fault)
+		if f.is {
+			faults = append(faults, f.fault)
 		}
 	}
 	out.Met, out.Seen = len(faults) == 0, out.Wanted
