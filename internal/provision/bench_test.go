@@ -79,7 +79,7 @@ func (c *fakeCloud) KubeAccess(ctx context.Context, ref job.ClusterRef) (cloud.K
 		return cloud.KubeAccess{}, err
 	}
 	if err := pipeline.Allow(ctx, pipeline.Call{Service: "Fake", Op: "GetCluster", Mutating: true}); !errors.Is(err, pipeline.ErrReadOnly) {
-		return cloud.KubeAccess{}, fmt.Errorf("a look is not read only: %v", err)
+		return cloud.KubeAccess{}, fmt.Errorf("a look is not read only: %w", err)
 	}
 	return c.api.access(), nil
 }

@@ -134,7 +134,7 @@ func componentFields(err error) error {
 // reach is the way to a job's cluster, through a client that changes nothing,
 // and its version.
 func (s *Service) reach(ctx context.Context, j *job.Job) (cloud.KubeAccess, string, error) {
-	_, reach, err := s.family(ctx, j)
+	reach, err := s.kubeAccess(ctx, j)
 	if err != nil {
 		return reach, "", err
 	}

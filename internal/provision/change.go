@@ -241,7 +241,7 @@ func onlyLoadBalancer(raw json.RawMessage) (json.RawMessage, error) {
 	var settings struct {
 		LoadBalancer json.RawMessage `json:"loadBalancer"`
 	}
-	if fields := decodeAt(raw, "config.spec", &settings); len(fields) > 0 {
+	if fields := decodeSpec(raw, &settings); len(fields) > 0 {
 		return nil, invalid(fields...)
 	}
 	return settings.LoadBalancer, nil

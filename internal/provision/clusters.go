@@ -64,18 +64,18 @@ func (s *Service) clusters(ctx context.Context, j *job.Job) (cloud.ClusterFamily
 	return family, nil
 }
 
-// family is the cloud of a cluster and the way to its API server; a cluster that
-// is not there is refused.
-func (s *Service) family(ctx context.Context, j *job.Job) (cloud.ClusterFamily, cloud.KubeAccess, error) {
+// kubeAccess is the way to the API server of a cluster; a cluster that is not
+// there is refused.
+func (s *Service) kubeAccess(ctx context.Context, j *job.Job) (cloud.KubeAccess, error) {
 	family, err := s.clusters(ctx, j)
 	if err != nil {
-		return nil, cloud.KubeAccess{}, err
+		return cloud.KubeAccess{}, err
 	}
 	reach, err := family.KubeAccess(pipeline.WithGate(ctx, pipeline.ReadOnly), j.ClusterRef())
 	if pipeline.Is(err, pipeline.NotFound) {
-		return nil, reach, noCluster(j, err)
+		return reach, noCluster(j, err)
 	}
-	return family, reach, asked(err)
+	return reach, asked(err)
 }
 
 func noCluster(j *job.Job, cause error) error {
@@ -96,7 +96,7 @@ func (s *Service) spaceClient(ctx context.Context, org, ref string) (kube.Interf
 	if err != nil {
 		return nil, got, err
 	}
-	_, reach, err := s.family(ctx, j)
+	reach, err := s.kubeAccess(ctx, j)
 	if err != nil {
 		return nil, got, err
 	}

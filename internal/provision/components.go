@@ -88,10 +88,10 @@ func installFields(err error) error {
 	out := *r
 	out.Fields = slices.Clone(r.Fields)
 	for i, f := range out.Fields {
-		switch {
-		case f.Field == "config.spec.spaceId":
+		switch f.Field {
+		case "config.spec.spaceId":
 			f.Field = "spaceId"
-		case f.Field == "config.spec.component.name":
+		case "config.spec.component.name":
 			f.Field = "component"
 		default:
 			f.Field = strings.TrimPrefix(f.Field, "config.spec.component.")
@@ -114,7 +114,7 @@ func (s *Service) bindSpace(ctx context.Context, r *CreateRequest) (infra job.In
 	}
 	var spec job.ComponentJobSpec
 	if len(r.Config.Spec) > 0 {
-		if fields := decodeAt(r.Config.Spec, "config.spec", &spec); len(fields) > 0 {
+		if fields := decodeSpec(r.Config.Spec, &spec); len(fields) > 0 {
 			return infra, invalid(fields...)
 		}
 	}

@@ -41,13 +41,13 @@ func (r *CreateRequest) parts() []job.FieldError {
 func readSpec(t job.ResourceType, raw json.RawMessage) []job.FieldError {
 	switch t {
 	case job.VM:
-		return decodeAt(raw, "config.spec", &job.VMSpec{})
+		return decodeSpec(raw, &job.VMSpec{})
 	case job.Network:
-		return decodeAt(raw, "config.spec", &job.NetworkJobSpec{})
+		return decodeSpec(raw, &job.NetworkJobSpec{})
 	case job.Cluster:
-		return decodeAt(raw, "config.spec", &job.ClusterSpec{})
+		return decodeSpec(raw, &job.ClusterSpec{})
 	case job.Component:
-		return decodeAt(raw, "config.spec", &job.ComponentJobSpec{})
+		return decodeSpec(raw, &job.ComponentJobSpec{})
 	}
 	return nil // refused for its resource type
 }

@@ -154,7 +154,7 @@ func (s *Service) register(ctx context.Context, org string, r SpaceRequest) (id 
 	if err != nil {
 		return "", false, err
 	}
-	if _, _, err = s.family(ctx, j); err != nil {
+	if _, err = s.kubeAccess(ctx, j); err != nil {
 		return "", false, err
 	}
 	known, err := s.knownSpace(ctx, org, r)

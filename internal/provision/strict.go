@@ -40,8 +40,9 @@ func Decode(body []byte, into any) error {
 	return b.err()
 }
 
-// decodeAt binds a part of a document that was read before; at is its path.
-func decodeAt(raw json.RawMessage, at string, into any) []job.FieldError {
+// decodeSpec binds the spec of a document that was read before.
+func decodeSpec(raw json.RawMessage, into any) []job.FieldError {
+	const at = "config.spec"
 	v, err := parse(raw)
 	if err != nil {
 		return []job.FieldError{{Field: at, Message: "is not JSON", Fix: "send an object"}}

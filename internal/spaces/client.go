@@ -146,7 +146,7 @@ func (c *Client) Deregister(ctx context.Context, org, id string) error {
 // List lists an organisation's spaces, the newest first, from a page token on; the
 // error of a token that is none has the class Invalid.
 func (c *Client) List(ctx context.Context, org string, size int, token string) (page []*configv1.Space, next string, err error) {
-	res, err := c.config.ListSpaces(ctx, connect.NewRequest(&configv1.ListSpacesRequest{OrgId: org, PageSize: int32(min(size, pageMost)), PageToken: token})) //nolint:gosec // bounded
+	res, err := c.config.ListSpaces(ctx, connect.NewRequest(&configv1.ListSpacesRequest{OrgId: org, PageSize: int32(min(size, pageMost)), PageToken: token}))
 	if err != nil {
 		return nil, "", classify(configService, "ListSpaces", err)
 	}
