@@ -39,9 +39,6 @@ func newClusterAt(t testing.TB, o sim.Options, with simaws.Options, mode job.Mod
 	g.world.Clock.Stop()
 	c := clusterRig{vmRig{g}}
 	c.place("iam", "CreateRole", map[string]any{"RoleName": "platform", "AssumeRolePolicyDocument": trustPolicy})
-	for _, service := range []string{"eks.amazonaws.com", "eks-nodegroup.amazonaws.com"} {
-		c.place("iam", "CreateServiceLinkedRole", map[string]any{"AWSServiceName": service})
-	}
 	c.world.Step(time.Minute)
 	return c
 }
