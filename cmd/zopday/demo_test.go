@@ -82,6 +82,20 @@ func TestDemo(t *testing.T) {
 		"vm-gcp-mig-lb.yaml":          "RECEIPT created=20 removed=20 kept=0 left=0",
 		"vm-azure-fixed-lb.yaml":      "RECEIPT created=21 removed=21 kept=0 left=0",
 		"vm-azure-asg-lb.yaml":        "RECEIPT created=19 removed=19 kept=0 left=0",
+
+		"cluster-aws.yaml":            "RECEIPT created=49 removed=49 kept=0 left=0",
+		"cluster-aws-existing.yaml":   "RECEIPT created=17 removed=17 kept=0 left=0",
+		"cluster-aws-adopt.yaml":      "RECEIPT created=0 removed=0 kept=0 left=0",
+		"cluster-gcp.yaml":            "RECEIPT created=26 removed=26 kept=0 left=0",
+		"cluster-gcp-existing.yaml":   "RECEIPT created=7 removed=7 kept=0 left=0",
+		"cluster-gcp-adopt.yaml":      "RECEIPT created=0 removed=0 kept=0 left=0",
+		"cluster-azure.yaml":          "RECEIPT created=33 removed=33 kept=0 left=0",
+		"cluster-azure-existing.yaml": "RECEIPT created=13 removed=13 kept=0 left=0",
+		"cluster-azure-adopt.yaml":    "RECEIPT created=0 removed=0 kept=0 left=0",
+
+		"component-cert-manager-aws.yaml": "RECEIPT created=2 removed=2 kept=0 left=0",
+		"component-traefik-gcp.yaml":      "RECEIPT created=2 removed=2 kept=0 left=0",
+		"component-valkey-azure.yaml":     "RECEIPT created=2 removed=2 kept=0 left=0",
 	}
 	files, err := filepath.Glob("../../examples/*.yaml")
 	if err != nil {
