@@ -77,6 +77,12 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 func newRigOn(t *testing.T, dsn string) *rig {
 	t.Helper()
+	return newRigWith(t, dsn, func(*rig, *provision.Config) {})
+}
+
+// newRigWith is a rig whose use cases stand on more than a ledger.
+func newRigWith(t *testing.T, dsn string, more func(*rig, *provision.Config)) *rig {
+	t.Helper()
 	d, err := db.Open(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +92,9 @@ func newRigOn(t *testing.T, dsn string) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{t: t, db: d, ledger: ledger.New(d, ledger.Options{}), log: &lockedBuffer{}, stop: make(chan struct{})}
-	r.service = provision.New(provision.Config{Ledger: r.ledger, Log: observe.NewLogger(r.log, slog.LevelDebug, true)})
+	c := provision.Config{Ledger: r.ledger, Log: observe.NewLogger(r.log, slog.LevelDebug, true)}
+	more(r, &c)
+	r.service = provision.New(c)
 	metrics := observe.NewMetrics()
 	metrics.WatchLedger(r.ledger)
 	r.api = build(Deps{

@@ -24,6 +24,13 @@ type SpaceID struct {
 	ID string `path:"id" doc:"The space's ID or its name"`
 }
 
+// ClusterPath is the path parameters of everything about a cluster at a cloud.
+type ClusterPath struct {
+	ID     string `path:"id" doc:"The cloud account"`
+	Region string `path:"region" doc:"The cluster's region"`
+	Name   string `path:"name" doc:"The cluster's name"`
+}
+
 type spaceOut struct {
 	Status   int
 	Location string `header:"Location" doc:"Where the space is found"`
@@ -130,13 +137,8 @@ func (s *server) namespaceRoutes() {
 
 func (s *server) accessRoutes() {
 	const path = "/cloud-accounts/{id}/clusters/{region}/{name}/access"
-	type cluster struct {
-		ID     string `path:"id" doc:"The cloud account"`
-		Region string `path:"region" doc:"The cluster's region"`
-		Name   string `path:"name" doc:"The cluster's name"`
-	}
 	type putIn struct {
-		cluster
+		ClusterPath
 		RawBody []byte `contentType:"application/json"`
 	}
 	route(s, huma.Operation{
@@ -152,7 +154,7 @@ func (s *server) accessRoutes() {
 	})
 	bodyOf[provision.AccessRequest](s, path, http.MethodPut)
 	type deleteIn struct {
-		cluster
+		ClusterPath
 		Provider      string `query:"provider" required:"true" enum:"aws,gcp,azure"`
 		Principal     string `query:"principal" maxLength:"2048" doc:"Who is let in no more; the provisioner itself by default"`
 		ResourceGroup string `query:"resourceGroup" maxLength:"90" doc:"Azure: the cluster's resource group"`
