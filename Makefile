@@ -35,7 +35,7 @@ lint: tools vuln ## golangci-lint, shellcheck, go mod verify and known vulnerabi
 vuln: tools ## known vulnerabilities, from the database that is a Go module
 	scripts/vulncheck ./...
 
-bench: deps kube ## cloud calls, times and parked jobs of the product; steps a second beside plain SQL, River and DBOS
+bench: deps kube ## cloud calls, times, parked jobs and the memory of 20 clusters in parallel; steps a second beside plain SQL, River and DBOS
 	@go run ./bench
 	@cd bench/peers && go run .
 

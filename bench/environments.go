@@ -25,9 +25,9 @@ func environments(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	binary := filepath.Join(dir, "zopday")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/zopday").CombinedOutput(); err != nil { //nolint:gosec // our own binary
-		return fmt.Errorf("build: %w\n%s", err, out)
+	binary, err := build(ctx, dir)
+	if err != nil {
+		return err
 	}
 	files, err := filepath.Glob("examples/*.yaml")
 	if err != nil {

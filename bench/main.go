@@ -1,6 +1,9 @@
 // Bench measures the product on this machine: what one VM environment costs in
-// cloud calls and time, how soon a submitted job is picked up, and what ten
-// thousand parked jobs cost. Every figure is a line: BENCH <name> <value> <unit>.
+// cloud calls and time, how soon a submitted job is picked up, what ten thousand
+// parked jobs cost, and the memory that many cluster jobs in parallel take. Every
+// figure is a line: BENCH <name> <value> <unit>, or BENCH <name> <field>=<value> ….
+// Names of parts as arguments run those alone, such as clusters.
+//
 // Durable steps per second, against other engines, are measured in bench/peers.
 package main
 
@@ -12,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -35,22 +39,49 @@ const pace = 600
 const environment = `{"kind":"provisioning","resourceType":"vm","provider":"aws","mode":"create","name":"bench","region":"us-east-1","cloudAccountId":"default","submit":true,
 "config":{"spec":{"pool":{"mode":"fixed","count":2},"loadBalancer":{"type":"http","plainHTTP":true}}}}`
 
+type part struct {
+	name string
+	run  func(context.Context) error
+}
+
+// parts are what is measured, in this order.
+var parts = []part{
+	{"calls", func(ctx context.Context) error { return calls(ctx, "0ms", 0, 0) }},
+	{"latency", func(ctx context.Context) error {
+		return calls(ctx, "80ms_250ms", 80*time.Millisecond, 250*time.Millisecond)
+	}},
+	{"environments", environments},
+	{"pickup", pickup},
+	{"parked", parked},
+	{"clusters", clusters},
+}
+
 func main() {
-	ctx := context.Background()
-	for _, part := range []func(context.Context) error{
-		func(ctx context.Context) error { return calls(ctx, "0ms", 0, 0) },
-		func(ctx context.Context) error {
-			return calls(ctx, "80ms_250ms", 80*time.Millisecond, 250*time.Millisecond)
-		},
-		environments,
-		pickup,
-		parked,
-	} {
-		if err := part(ctx); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
+	// Ended by a signal, it still ends what it started.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
+			return fmt.Errorf("there is no part %q", name)
 		}
 	}
+	for _, p := range parts {
+		if len(names) > 0 && !slices.Contains(names, p.name) {
+			continue
+		}
+		if err := p.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return nil
 }
 
 func report(name string, value float64, unit string) {
