@@ -94,7 +94,7 @@ func (s ClusterSpec) WithDefaults(p Provider) ClusterSpec {
 		s.NodePools = []NodePool{{Name: DefaultPool}}
 	}
 	if p == Azure && !slices.ContainsFunc(s.NodePools, func(n NodePool) bool { return n.Name == SystemPool }) {
-		s.NodePools = append([]NodePool{{Name: SystemPool}}, s.NodePools...)
+		s.NodePools = append(s.NodePools, NodePool{Name: SystemPool}) // behind the spec's own, which errors name by their place
 	}
 	for i := range s.NodePools {
 		s.NodePools[i] = s.NodePools[i].withDefaults(p)

@@ -125,3 +125,14 @@ func TestRegionsThatAreTaken(t *testing.T) {
 		}
 	}
 }
+
+func TestPoolsAreNamedByTheirPlaceInTheSpec(t *testing.T) {
+	for _, p := range []Provider{AWS, GCP, Azure} {
+		j := vmJob(`{"nodePools":[{"name":"web"},{"name":"batch","taints":[{"key":"batch","effect":"Nope"}]}]}`)
+		j.ResourceType, j.Provider, j.Region = Cluster, p, map[Provider]string{AWS: "us-east-1", GCP: "us-central1", Azure: "westus2"}[p]
+		var inv *Invalid
+		if err := j.Validate(); !errors.As(err, &inv) || len(inv.Fields) != 1 || inv.Fields[0].Field != "config.spec.nodePools[1].taints[0].effect" {
+			t.Errorf("%s: Validate = %v, want the effect of nodePools[1] alone", p, err)
+		}
+	}
+}

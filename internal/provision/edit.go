@@ -246,8 +246,7 @@ func editFailed(j *job.Job, spec json.RawMessage, paths []string, past *history)
 		}
 		for _, step := range stepsUsing(j.ResourceType, path) {
 			if done[step] || made[step] > 0 && !convergent(path) {
-				fields = append(fields, job.FieldError{Field: "config.spec." + path, Message: step + " has used it already",
-					Fix: "leave it as it is; to change it, tear the job down and create another"})
+				fields = append(fields, job.FieldError{Field: "config.spec." + path, Message: step + " has used it already", Fix: otherWay(j, path)})
 				break
 			}
 		}
@@ -261,6 +260,14 @@ func editFailed(j *job.Job, spec json.RawMessage, paths []string, past *history)
 		return invalid(fields...)
 	}
 	return nil
+}
+
+// otherWay is how a part of a spec is changed that an edit cannot change any more.
+func otherWay(j *job.Job, path string) string {
+	if j.ResourceType == job.Component && convergent(path) {
+		return `use {"componentOp":"upgrade"} with the component in config.spec, which changes what is installed`
+	}
+	return "leave it as it is; to change it, tear the job down and create another"
 }
 
 // wantedVMs is how many VMs a spec asks for; what cannot be read asks for none

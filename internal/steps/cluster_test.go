@@ -232,3 +232,32 @@ func TestWaivers(t *testing.T) {
 		t.Errorf("notes %q", notes)
 	}
 }
+
+// goneCluster is a cloud that has no cluster any more.
+type goneCluster struct {
+	cloud.Provider
+	cloud.ClusterFamily
+}
+
+func (goneCluster) Caller(context.Context) (string, error) { return "123456789012", nil }
+
+func (goneCluster) KubeAccess(context.Context, job.ClusterRef) (cloud.KubeAccess, error) {
+	return cloud.KubeAccess{}, &pipeline.CloudError{Class: pipeline.NotFound, Service: "EKS", Op: "DescribeCluster", Message: "No cluster found for name: shop"}
+}
+
+// What somebody deleted is drift, not a cloud that could not be asked.
+func TestVerifyOfAClusterThatIsGone(t *testing.T) {
+	j := &job.Job{Kind: job.Provisioning, ResourceType: job.Component, Provider: job.AWS, Region: "us-east-1", Status: job.Completed, Phase: job.PhaseProvision}
+	j.Config.Spec = json.RawMessage(`{"spaceId":"spc_1","component":{"name":"traefik"}}`)
+	drift, err := Set{Cloud: goneCluster{}}.Drift(openTo(t), j, nil, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	for _, d := range drift {
+		seen[d.Key] = d.Seen
+	}
+	if !strings.Contains(seen[Validate], "is gone") || !strings.Contains(seen[InstallRelease], "No cluster found") {
+		t.Errorf("drift: %+v", drift)
+	}
+}

@@ -35,6 +35,9 @@ func (s Set) Drift(ctx context.Context, j *job.Job, objects []job.Object, pace p
 			r.AddDrift(pipeline.Drift{Kind: "step", Key: step.Name, Attr: "state", Wanted: "done", Seen: "waiting for " + wait.For})
 		case errors.As(err, &fatal):
 			r.AddDrift(pipeline.Drift{Kind: "step", Key: step.Name, Attr: "state", Wanted: "done", Seen: fatal.Problem.Message})
+		case pipeline.Is(err, pipeline.NotFound):
+			// What the step looks into is gone, such as the cluster around the releases.
+			r.AddDrift(pipeline.Drift{Kind: "step", Key: step.Name, Attr: "state", Wanted: "done", Seen: err.Error()})
 		default:
 			return nil, err
 		}
