@@ -105,6 +105,7 @@ var (
 	_ cloud.Opener        = (*Clouds)(nil)
 	_ cloud.NetworkFamily = (*Provider)(nil)
 	_ cloud.ClusterFamily = (*Provider)(nil)
+	_ cloud.RemovalGuard  = (*Provider)(nil)
 )
 
 // provider is the account in the region, with clients that are not too old.

@@ -66,7 +66,8 @@ func (p *Provider) elbTags(ctx context.Context, arns []string) (map[string]map[s
 	return out, nil
 }
 
-func (s *clusterSweep) loadBalancers(ctx context.Context) ([]stray, error) {
+// ownBalancers are the cluster's load balancers in its network.
+func (s *clusterSweep) ownBalancers(ctx context.Context) ([]string, error) {
 	all, err := s.allBalancers(ctx)
 	if err != nil {
 		return nil, err
@@ -78,17 +79,55 @@ func (s *clusterSweep) loadBalancers(ctx context.Context) ([]stray, error) {
 		}
 	}
 	tags, err := s.elbTags(ctx, arns)
+	return slices.DeleteFunc(arns, func(arn string) bool { return !s.marked(tags[arn]) }), err
+}
+
+// Removable says whether somebody has protected a load balancer of the cluster from
+// deletion, before anything in it is drained: with one left the network cannot go
+// (failure kind K7).
+func (p *Provider) Removable(ctx context.Context, r *pipeline.Run) error {
+	const looked = "no load balancer is protected"
+	if r.Mode != pipeline.Apply || !r.Job.Owns() || !isCluster(r.Job) || r.Recall(looked) != nil {
+		return nil
+	}
+	ctx = lookup.With(ctx, r)
+	b, err := p.newClusterBuild(r)
+	if err != nil {
+		return err
+	}
+	s := b.newSweep()
+	if s.vpc == "" {
+		return nil
+	}
+	arns, err := s.ownBalancers(ctx)
+	if err != nil {
+		return pipeline.Unless(plain(err), pipeline.Invalid)
+	}
+	for _, arn := range arns {
+		attrs, err := p.lbAttributes(ctx, arn)
+		if err := pipeline.Unless(plain(err), pipeline.NotFound); err != nil {
+			return err
+		}
+		if attrs[deletionProtection] == "true" {
+			return pipeline.Fatal("protected", fmt.Sprintf("load balancer %s, which cluster %s has made, is protected from deletion; nothing was removed", arn, s.name),
+				"Lift its protection, or remove the Service or Ingress that it is for, then retry.")
+		}
+	}
+	r.Remember(looked, true)
+	return nil
+}
+
+func (s *clusterSweep) loadBalancers(ctx context.Context) ([]stray, error) {
+	arns, err := s.ownBalancers(ctx)
 	var out []stray
 	for _, arn := range arns {
-		if s.marked(tags[arn]) {
-			out = append(out, stray{"load balancer " + arn, func(ctx context.Context) error {
-				_, err := s.elb.DeleteLoadBalancer(ctx, &elb.DeleteLoadBalancerInput{LoadBalancerArn: aws.String(arn)})
-				if err = plain(err); pipeline.Is(err, pipeline.Denied) && strings.Contains(err.Error(), "OperationNotPermitted") {
-					return &pipeline.BlockedError{What: "load balancer " + arn, Err: err, By: "somebody has protected it from deletion; lift that, or remove what it is for"}
-				}
-				return err
-			}})
-		}
+		out = append(out, stray{"load balancer " + arn, func(ctx context.Context) error {
+			_, err := s.elb.DeleteLoadBalancer(ctx, &elb.DeleteLoadBalancerInput{LoadBalancerArn: aws.String(arn)})
+			if err = plain(err); pipeline.Is(err, pipeline.Denied) && strings.Contains(err.Error(), "OperationNotPermitted") {
+				return &pipeline.BlockedError{What: "load balancer " + arn, Err: err, By: "somebody has protected it from deletion; lift that, or remove what it is for"}
+			}
+			return err
+		}})
 	}
 	return out, err
 }

@@ -27,11 +27,15 @@ type stray struct {
 	remove func(context.Context) error
 }
 
+func (b *clusterBuild) newSweep() *clusterSweep {
+	return &clusterSweep{clusterBuild: b, vpc: b.ic.NetworkID, own: b.r.Job.Mode == job.ModeCreate}
+}
+
 // sweep removes what was left behind, in the order in which it can go: instances
 // and load balancers hold interfaces, those hold security groups. It looks again until nothing
 // is found, since what was accepted for deletion lingers (failure kinds E1, E2, E4, E7).
 func (b *clusterBuild) sweep(ctx context.Context) error {
-	s := &clusterSweep{clusterBuild: b, vpc: b.ic.NetworkID, own: b.r.Job.Mode == job.ModeCreate}
+	s := b.newSweep()
 	if s.vpc == "" {
 		return nil // there was no network yet, so there was no cluster
 	}

@@ -218,3 +218,46 @@ func TestTeardownWithoutItsCluster(t *testing.T) {
 	never.teardown()
 	never.equal(before)
 }
+
+// A load balancer that somebody has protected stops the teardown before it begins
+// (failure kind K7).
+func TestProtectedLoadBalancer(t *testing.T) {
+	t.Parallel()
+	g := newCluster(t, sim.Options{}, job.ModeCreate, clusterSpec)
+	g.create()
+	ctx := anything(t.Context())
+	s := g.leave(g.info().Name, g.infra().NetworkID, g.infra().PrivateSubnetIDs)
+	protect := func(on string) {
+		t.Helper()
+		if _, err := g.p.elb.ModifyLoadBalancerAttributes(ctx, &elb.ModifyLoadBalancerAttributesInput{LoadBalancerArn: &s.balancer,
+			Attributes: []elbtypes.LoadBalancerAttribute{{Key: aws.String(deletionProtection), Value: &on}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	protect("true")
+	g.world.Step(time.Minute) // until lists show it
+	read := pipeline.WithGate(t.Context(), pipeline.ReadOnly)
+	g.another()
+	if err := g.p.Removable(read, g.run(pipeline.Apply)); fatalCode(err) != "protected" || !strings.Contains(err.Error(), s.balancer) {
+		t.Errorf("the verdict is %v", err)
+	}
+	protect("false")
+	g.another()
+	if err := g.p.Removable(read, g.run(pipeline.Apply)); err != nil {
+		t.Errorf("without protection: %v", err)
+	}
+	g.teardown()
+}
+
+// Disks of a cluster that could not be asked stay, and are named.
+func TestUndrainedVolumesStay(t *testing.T) {
+	t.Parallel()
+	g := newCluster(t, sim.Options{}, job.ModeCreate, clusterSpec)
+	g.create()
+	s := g.leave(g.info().Name, g.infra().NetworkID, g.infra().PrivateSubnetIDs)
+	g.info().Undrained = true
+	g.teardown()
+	if kept := g.objects[kindVolume+"/"+s.volume]; !g.exists(s.volume) || kept.State != job.ObjectKept || kept.Reason == "" {
+		t.Errorf("the disk is there: %v, and in the ledger as %+v", g.exists(s.volume), kept)
+	}
+}
