@@ -7,8 +7,11 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 
+	"github.com/zopday/provisioner/internal/cloud"
+	"github.com/zopday/provisioner/internal/cloud/lookup"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
@@ -52,7 +55,7 @@ var clusterRows = []clusterRow{
 	{"EKS-12", "nodes run the control plane's version", "EKS.9", (*clusterReport).nodeVersions},
 	{"EKS-13", "deletion protection", "eks_cluster_deletion_protection_enabled", (*clusterReport).protection},
 	{"EKS-14", "authentication by access entries alone", "CIS EKS 4.1.7, CIS EKS 5.5.1", (*clusterReport).authentication},
-	{"EKS-15", "the cluster's maker is its administrator by that alone", "CIS EKS 4.1.1", (*clusterReport).maker},
+	{"EKS-15", "administrators whom neither the job nor a grant let in, such as the cluster's maker", "CIS EKS 4.1.1", (*clusterReport).administrators},
 	{"EKS-16", "subnets of the nodes lead to the internet or give public addresses", "AWS-0164, EC2.15, CIS EKS 5.4.3", (*clusterReport).nodeSubnets},
 	{"EKS-17", "nodes require metadata tokens (IMDSv2)", "AWS-0130, EC2.8, EC2.170, CIS AWS 6.7", (*clusterReport).metadataTokens},
 	{"EKS-18", "nodes' metadata hop limit", "CKV_AWS_341", (*clusterReport).metadataHops},
@@ -231,13 +234,36 @@ func (c *clusterReport) authentication(ctx context.Context) (finding, error) {
 	return c.of(ctx, string(ekstypes.AuthenticationModeApi), authMode)
 }
 
-func (c *clusterReport) maker(ctx context.Context) (finding, error) {
-	return c.of(ctx, "no", func(k ekstypes.Cluster) string {
-		if k.AccessConfig == nil || k.AccessConfig.BootstrapClusterCreatorAdminPermissions == nil {
-			return unknown
+// administrators are read from the access entries: whether the maker of a cluster
+// became its administrator by that alone is said in the answer to the create, and by
+// no later one; but then the maker has an entry, which no one marked.
+func (c *clusterReport) administrators(ctx context.Context) (finding, error) {
+	all, err := lookup.Pages(ctx, func(ctx context.Context, token *string) ([]string, *string, error) {
+		out, err := c.p.eks.ListAccessEntries(ctx, &eks.ListAccessEntriesInput{
+			ClusterName: aws.String(c.name), AssociatedPolicyArn: aws.String(accessPolicy(c.p.region, cloud.AccessAdmin)), NextToken: token,
+		})
+		if err != nil {
+			return nil, nil, err
 		}
-		return yesNo(*k.AccessConfig.BootstrapClusterCreatorAdminPermissions)
+		return out.AccessEntries, out.NextToken, nil
 	})
+	if err != nil {
+		return finding{wanted: "none"}, err
+	}
+	var others []string
+	for _, principal := range all {
+		e, err := c.p.readEntry(ctx, c.name, principal)
+		if pipeline.Is(plain(err), pipeline.NotFound) {
+			continue
+		}
+		if err != nil {
+			return finding{wanted: "none"}, err
+		}
+		if eksMark(e.Tags) != c.r.Job.ID && e.Tags[grantMark] == "" {
+			others = append(others, principal)
+		}
+	}
+	return equal("none", or(sortedList(others), "none"))
 }
 
 func (c *clusterReport) tagged(ctx context.Context) (finding, error) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,7 +139,7 @@ func (g clusterRig) flips() []flip {
 		{"EKS-12", change(pool, to("Version", "1.33")), nil},
 		{"EKS-13", change(cluster, to("Protected", false)), nil},
 		{"EKS-14", change(cluster, to("AuthMode", "API_AND_CONFIG_MAP")), nil},
-		{"EKS-15", change(cluster, to("BootstrapAdmin", true)), nil},
+		{"EKS-15", g.letIn("arn:aws:iam::123456789012:role/maker"), nil},
 		{"EKS-16", change(subnet, to("MapPublicIP", true)), []string{"NETA-03"}},
 		{"EKS-17", change(template, inTemplate("Tokens", "optional")), nil},
 		{"EKS-18", change(template, inTemplate("HopLimit", 2)), nil},
@@ -152,6 +153,24 @@ func (g clusterRig) flips() []flip {
 		{"EKS-31", change(cluster, to("Subnets", []any{subnet})), nil},
 		{"EKS-32", change(g.infra().NetworkID, to("IsDefault", true)), []string{"NETA-09"}},
 		{"EKS-37", change(cluster, to("Tags", map[string]any{"zopday:owner": "somebody"})), nil},
+	}
+}
+
+// letIn makes a role an administrator of the cluster behind the job's back, as EKS
+// does with a cluster's maker unless that is declined.
+func (g clusterRig) letIn(principal string) func() func() {
+	cluster := g.info().Name
+	return func() func() {
+		g.place("iam", "CreateRole", map[string]any{"RoleName": principal[strings.LastIndexByte(principal, '/')+1:], "AssumeRolePolicyDocument": trustPolicy})
+		g.world.Step(time.Minute) // until IAM shows it
+		g.place("eks", "CreateAccessEntry", map[string]any{"clusterName": cluster, "principalArn": principal})
+		g.place("eks", "AssociateAccessPolicy", map[string]any{"clusterName": cluster, "principalArn": principal,
+			"policyArn": "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy", "accessScope": map[string]any{"type": "cluster"}})
+		g.world.Step(time.Minute)
+		return func() {
+			g.place("eks", "DeleteAccessEntry", map[string]any{"clusterName": cluster, "principalArn": principal})
+			g.world.Step(time.Minute)
+		}
 	}
 }
 
