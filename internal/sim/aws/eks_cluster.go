@@ -125,7 +125,7 @@ func (s *eksService) sdkCluster(k *EKSCluster) types.Cluster {
 		KubernetesNetworkConfig: &types.KubernetesNetworkConfigResponse{IpFamily: types.IpFamily(k.IPFamily), ServiceIpv4Cidr: new(k.ServiceCIDR),
 			ElasticLoadBalancing: &types.ElasticLoadBalancing{Enabled: new(false)}},
 		Logging: sdkLogging(k.Logging), DeletionProtection: new(k.Protected), UpgradePolicy: &types.UpgradePolicyResponse{SupportType: types.SupportType(k.SupportType)},
-		AccessConfig:     &types.AccessConfigResponse{AuthenticationMode: types.AuthenticationMode(k.AuthMode), BootstrapClusterCreatorAdminPermissions: k.BootstrapAdmin},
+		AccessConfig:     &types.AccessConfigResponse{AuthenticationMode: types.AuthenticationMode(k.AuthMode)},
 		ZonalShiftConfig: &types.ZonalShiftConfigResponse{Enabled: new(k.ZonalShift)}, ComputeConfig: &types.ComputeConfigResponse{Enabled: new(false), NodePools: []string{}},
 		ControlPlaneScalingConfig: &types.ControlPlaneScalingConfig{Tier: types.ProvisionedControlPlaneTierStandard},
 		StorageConfig:             &types.StorageConfigResponse{BlockStorage: &types.BlockStorage{Enabled: new(false)}}}
