@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -331,7 +333,11 @@ func kubeconfigCommand(j *job.Job) string {
 	switch j.Provider {
 	case job.GCP:
 		cmd := fmt.Sprintf("gcloud container clusters get-credentials %s --region %s --project %s", ref.Name, ref.Region, infra.Account)
-		if !infra.Cluster.Public { // the DNS endpoint is the way in
+		switch host, _ := url.Parse(infra.Cluster.Endpoint); {
+		case infra.Cluster.Public: // the external address is the default
+		case host != nil && net.ParseIP(host.Hostname()) != nil:
+			cmd += " --internal-ip"
+		default:
 			cmd += " --dns-endpoint"
 		}
 		return cmd

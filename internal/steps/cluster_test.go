@@ -261,3 +261,21 @@ func TestVerifyOfAClusterThatIsGone(t *testing.T) {
 		t.Errorf("drift: %+v", drift)
 	}
 }
+
+// What a person types to get at a GKE cluster depends on which way leads there.
+func TestKubeconfigCommand(t *testing.T) {
+	for _, tc := range []struct {
+		endpoint string
+		public   bool
+		ends     string
+	}{
+		{"https://gke-1a2b-0123.us-east1.gke.goog", false, " --dns-endpoint"}, {"https://10.0.0.2", false, " --internal-ip"}, {"https://34.1.2.3", true, " --project p"},
+	} {
+		j := clusterJob(t, job.ClusterSpec{})
+		j.Provider, j.Config.InfraConfig.Account = job.GCP, "p"
+		j.Config.InfraConfig.Cluster.Endpoint, j.Config.InfraConfig.Cluster.Public = tc.endpoint, tc.public
+		if got := kubeconfigCommand(j); !strings.HasSuffix(got, tc.ends) {
+			t.Errorf("%s: %s", tc.endpoint, got)
+		}
+	}
+}
