@@ -74,19 +74,20 @@ func (a *app) componentTable(w io.Writer, all []client.Component) {
 func (a *app) componentsGet() *cobra.Command {
 	return &cobra.Command{
 		Use: "get NAME", Short: "Show one component; -o json has the schema of its values", Args: args(1, 1, "a component's name"),
+		ValidArgsFunction: a.completeAt(a.componentNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
 				return err
 			}
-			ctx, cancel := a.request(cmd.Context())
+			ctx, cancel := a.slowRequest(cmd.Context()) // the schema is in the chart, which may have to be fetched
 			defer cancel()
 			resp, e, err := c.GetComponent(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			return a.print(resp, func(w io.Writer) {
-				fmt.Fprintf(w, "%s  %s\n%s\n\n", e.Name, e.Title, e.Description)
+				fmt.Fprintf(w, "%s  %s\n%s\n\n", clean(e.Name), clean(e.Title), clean(e.Description))
 				clouds := "all"
 				if len(e.Providers) > 0 {
 					var names []string
@@ -112,13 +113,47 @@ func (a *app) componentsGet() *cobra.Command {
 type valuesFlags struct{ files, sets []string }
 
 func (f *valuesFlags) bind(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP(&f.files, "values", "f", nil, "`file` with Helm values, - for the standard input")
-	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "`key=value` of the Helm values, such as replicas=2; repeatable")
+	cmd.Flags().StringArrayVarP(&f.files, "values", "f", nil, "`file` with Helm values, - for the standard input; of several, a later one wins")
+	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "`key=value` of the Helm values, such as replicas=2; null takes one away; repeatable")
 }
 
-// values reads them; nil if there are none.
+// given reports whether there are any.
+func (f *valuesFlags) given() bool { return len(f.files)+len(f.sets) > 0 }
+
+// values reads them, as Helm does: a file over the one before it, and what is set
+// over all of them. They are nil if there are none.
 func (a *app) values(f valuesFlags) (map[string]any, error) {
-	return a.fields(f.files, f.sets, "")
+	if !f.given() {
+		return nil, nil
+	}
+	all := document{body: map[string]any{}}
+	if len(f.files) > 0 {
+		docs, err := a.readDocuments(f.files, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range docs {
+			all.body = overlay(all.body, d.body)
+		}
+	}
+	for _, s := range f.sets {
+		if err := all.assign(s, nil, true); err != nil {
+			return nil, err
+		}
+	}
+	return all.body, nil
+}
+
+// overlay lays one object over another: objects are merged, all else is replaced.
+func overlay(under, over map[string]any) map[string]any {
+	for k, v := range over {
+		a, both := under[k].(map[string]any)
+		if b, ok := v.(map[string]any); both && ok {
+			v = overlay(a, b)
+		}
+		under[k] = v
+	}
+	return under
 }
 
 func (a *app) componentsInstall() *cobra.Command {
@@ -129,6 +164,7 @@ func (a *app) componentsInstall() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use: "install SPACE COMPONENT", Short: "Install a component onto a space", Args: args(2, 2, "a space and a component"),
+		ValidArgsFunction: a.completeAt(a.spaceNames, a.componentNames),
 		Long: withExamples("Install a component onto a space, as a job; zopday jobs delete uninstalls it",
 			"  zopday components install platform cert-manager --wait\n  zopday components install platform traefik --set deployment.replicas=2 --wait"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -201,6 +237,9 @@ func (a *app) componentsUpgrade() *cobra.Command {
 	cmd := a.jobCmd("upgrade", "Upgrade a component to another version or other values",
 		"  zopday components upgrade traefik-on-platform --version 41.4.0 --wait\n  zopday components upgrade traefik-on-platform --set deployment.replicas=3",
 		func(ctx context.Context, c *client.Client, j client.Job, _ *client.Response) error {
+			if f.version == "" && !f.given() {
+				return usagef("nothing to change is named; give --version, --set key=value or -f FILE")
+			}
 			config, err := a.upgrade(f.version, f.valuesFlags)
 			if err != nil {
 				return err
@@ -218,11 +257,12 @@ func (a *app) componentsUpgrade() *cobra.Command {
 func (a *app) componentsRollback() *cobra.Command {
 	var revision int
 	var wait bool
+	var given func() bool
 	cmd := a.jobCmd("rollback", "Roll a component back to an earlier revision",
 		"  zopday components rollback traefik-on-platform --wait\n  zopday components rollback traefik-on-platform --revision 2",
 		func(ctx context.Context, c *client.Client, j client.Job, _ *client.Response) error {
 			patch := map[string]any{"componentOp": job.RollBackComponent}
-			if revision != 0 {
+			if given() {
 				patch["revision"] = revision
 			}
 			return a.act(ctx, c, j, wait, func(ctx context.Context) (*client.Response, client.Job, error) {
@@ -230,7 +270,8 @@ func (a *app) componentsRollback() *cobra.Command {
 			})
 		})
 	waitFlag(cmd, &wait)
-	cmd.Flags().IntVar(&revision, "revision", 0, "the `revision` to go back to; the one before if left out")
+	cmd.Flags().IntVar(&revision, "revision", 0, "the `revision` to go back to; the newest that differs if left out")
+	given = func() bool { return cmd.Flags().Changed("revision") }
 	return cmd
 }
 
@@ -245,10 +286,10 @@ func (a *app) componentsDiff() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if f.version == "" && len(f.files)+len(f.sets) == 0 {
-				config = map[string]any{}
+			if f.version == "" && !f.given() {
+				config = map[string]any{} // with the spec as it is
 			}
-			rctx, cancel := a.request(ctx)
+			rctx, cancel := a.slowRequest(ctx)
 			defer cancel()
 			resp, changes, err := c.DiffComponent(rctx, j.ID, config)
 			if err != nil {
@@ -260,7 +301,7 @@ func (a *app) componentsDiff() *cobra.Command {
 					if ch.Namespace != "" {
 						name = ch.Namespace + "/" + ch.Name
 					}
-					fmt.Fprintf(w, "%s %s %s\n", ch.Action, ch.Kind, name)
+					fmt.Fprintf(w, "%s %s %s\n", clean(ch.Action), clean(ch.Kind), clean(name))
 					for l := range strings.Lines(ch.Diff) {
 						fmt.Fprintf(w, "  %s\n", clean(strings.TrimRight(l, "\n")))
 					}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -8,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/zopday/provisioner/internal/job"
 )
@@ -39,6 +40,7 @@ func TestExamples(t *testing.T) {
 			if err := d.Decode(&j); err != nil {
 				t.Fatal(err)
 			}
+			j.Mode = cmp.Or(j.Mode, job.ModeCreate) // as the server takes it
 			if err := j.Validate(); err != nil {
 				t.Error(err)
 			}
@@ -51,7 +53,11 @@ func TestExamples(t *testing.T) {
 			if _, err := readBeforehand(sandboxFile(f)); err != nil {
 				t.Error(err)
 			}
-			if want := string(j.ResourceType) + "-" + string(j.Provider); !strings.HasPrefix(filepath.Base(f), want) {
+			want := string(j.ResourceType) + "-" + string(j.Provider)
+			if spec, err := j.ComponentJob(); err == nil && j.ResourceType == job.Component {
+				want = "component-" + spec.Component.Name + "-" + string(j.Provider)
+			}
+			if !strings.HasPrefix(filepath.Base(f), want) {
 				t.Errorf("is not named after what it holds, %s", want)
 			}
 		})
@@ -168,7 +174,7 @@ func TestCreateSendsTheFile(t *testing.T) {
 	if err := json.Unmarshal(f.bodies["POST /provisioning-jobs"], &sent); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, sent); diff != "" {
+	if diff := gocmp.Diff(want, sent); diff != "" {
 		t.Error(diff)
 	}
 	if !strings.HasPrefix(got.out, "job_new  from-stdin") || strings.Count(got.out, "\n") != 1 {
@@ -224,11 +230,11 @@ set:
 		`aws ec2 CreateVpc us-east-1 {"CidrBlock":"10.0.0.0/16"}`, "step 5m0s",
 		`aws ec2 CreateSubnet eu-west-1 {"Tags":["a-vpc-1-i-2"],"VpcId":"vpc-1"}`, "step 1m0s",
 	}
-	if diff := cmp.Diff(want, s.calls); diff != "" {
+	if diff := gocmp.Diff(want, s.calls); diff != "" {
 		t.Error(diff)
 	}
 	spec := map[string]any{"existing": map[string]any{"networkId": "vpc-1", "subnetIds": []any{"i-2"}}}
-	if diff := cmp.Diff(map[string]any{"spec": spec}, d.body["config"]); diff != "" {
+	if diff := gocmp.Diff(map[string]any{"spec": spec}, d.body["config"]); diff != "" {
 		t.Error(diff)
 	}
 	for text, says := range map[string]string{
@@ -267,7 +273,7 @@ func TestOneSpecThreeClouds(t *testing.T) {
 		}
 		want := read(aws)
 		for _, other := range others {
-			if d := cmp.Diff(want, read(other)); d != "" {
+			if d := gocmp.Diff(want, read(other)); d != "" {
 				t.Errorf("%s and %s (-aws +other):\n%s", aws, other, d)
 			}
 		}

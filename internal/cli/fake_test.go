@@ -36,13 +36,14 @@ type fakeAPI struct {
 	receipt   client.Receipt
 	plan      client.Plan
 	verify    client.Verification
+	answers   map[string]string // by method and path: the body of a 200, or of a 204 if empty
 	onDelete  func(j *client.Job)
 	created   func(j *client.Job)
 }
 
 func newFake(t *testing.T) *fakeAPI {
 	t.Helper()
-	f := &fakeAPI{jobs: map[string]*client.Job{}, refuse: map[string]client.Problem{}, bodies: map[string][]byte{}, token: "zop_test-token-0123456789", endStream: true}
+	f := &fakeAPI{jobs: map[string]*client.Job{}, refuse: map[string]client.Problem{}, bodies: map[string][]byte{}, answers: map[string]string{}, token: "zop_test-token-0123456789", endStream: true}
 	f.Server = httptest.NewServer(http.HandlerFunc(f.serve))
 	t.Cleanup(f.Close)
 	return f
@@ -87,12 +88,18 @@ func (f *fakeAPI) serve(w http.ResponseWriter, r *http.Request) {
 	f.requests = append(f.requests, what+map[bool]string{true: "?" + r.URL.RawQuery}[r.URL.RawQuery != ""])
 	f.bodies[what] = body
 	p, refused := f.refuse[what]
+	told, known := f.answers[what]
 	f.mu.Unlock()
 	switch {
 	case r.Header.Get("Authorization") != "Bearer "+f.token && r.URL.Path != "/readyz":
 		f.problem(w, client.Problem{Type: "/problems/unauthenticated", Code: "unauthenticated", Title: "Not signed in", Status: 401, Detail: "the request carries no valid token"})
 	case refused:
 		f.problem(w, p)
+	case known && told == "":
+		w.WriteHeader(http.StatusNoContent)
+	case known:
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, told)
 	case r.URL.Path == "/provisioning-jobs" && r.Method == http.MethodGet:
 		f.mu.Lock()
 		list := []client.Job{}

@@ -221,28 +221,17 @@ func (a *app) jobTable(w io.Writer, jobs []client.Job) {
 	t.write(w, a.tableTerm())
 }
 
-// completeJobs offers the jobs there are, within a second and silently.
-func (a *app) completeJobs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	if a.settle(cmd) != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	c, err := a.connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), time.Second)
-	defer cancel()
+// completeJobs offers the jobs there are.
+func (a *app) completeJobs(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
+	return a.completeAt(a.jobNames)(cmd, args, part)
+}
+
+func (a *app) jobNames(ctx context.Context, c *client.Client) ([]string, error) {
 	_, jobs, _, err := c.ListJobs(ctx, url.Values{"limit": {"200"}})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
 	var out []string
 	for i := range jobs {
 		_, word, _ := a.outTerm.badge(&jobs[i])
 		out = append(out, jobs[i].Name+"\t"+word, jobs[i].ID+"\t"+jobs[i].Name+", "+word)
 	}
-	return out, cobra.ShellCompDirectiveNoFileComp
+	return out, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -167,6 +168,11 @@ func (a *app) whatGoes(ctx context.Context, c *client.Client, j *client.Job) (li
 			list = append(list, fmt.Sprintf("left alone   %s  %s  %s  (%s)", o.Kind, o.Name, o.ID, cmp.Or(o.Reason, "kept")))
 		}
 	}
+	along, err := a.goesAlong(ctx, c, j)
+	if err != nil {
+		return nil, 0, err
+	}
+	list = append(along, list...)
 	if e, eerr := j.Existing(); eerr == nil && e != nil {
 		list = append(list, "left alone   the network "+e.NetworkID+" and its subnets, which you named")
 	}
@@ -177,4 +183,30 @@ func (a *app) whatGoes(ctx context.Context, c *client.Client, j *client.Job) (li
 		return []string{"the job is cancelled; nothing has been made"}, 2, nil
 	}
 	return list, 3, nil
+}
+
+// goesAlong lists the component jobs on a cluster that goes: they are deleted with it.
+func (a *app) goesAlong(ctx context.Context, c *client.Client, j *client.Job) (list []string, err error) {
+	at := j.Config.InfraConfig.Cluster.Name
+	if j.ResourceType != job.Cluster || at == "" {
+		return nil, nil
+	}
+	q := url.Values{"resourceType": {string(job.Component)}, "provider": {string(j.Provider)}, "limit": {"200"}}
+	for {
+		rctx, cancel := a.request(ctx)
+		_, page, next, err := c.ListJobs(rctx, q)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range page {
+			if o.Region == j.Region && o.Config.InfraConfig.Cluster.Name == at && o.Status != job.Cancelled {
+				list = append(list, fmt.Sprintf("deleted      job  %s  %s  (on this cluster)", o.Name, o.ID))
+			}
+		}
+		if next == "" {
+			return list, nil
+		}
+		q.Set("cursor", next)
+	}
 }

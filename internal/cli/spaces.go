@@ -13,7 +13,7 @@ import (
 
 func (a *app) spacesCmd() *cobra.Command {
 	return nounCmd("spaces", "See where things can be deployed to",
-		a.spacesList(), a.spacesRegister(), a.spacesForget(), a.spacesNamespaces(), a.spacesCreateNamespace())
+		a.spacesList(), a.spacesGet(), a.spacesRegister(), a.spacesForget(), a.spacesNamespaces(), a.spacesCreateNamespace())
 }
 
 func (a *app) spacesList() *cobra.Command {
@@ -90,7 +90,7 @@ func (a *app) spacesRegister() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel := a.request(cmd.Context())
+			ctx, cancel := a.slowRequest(cmd.Context())
 			defer cancel()
 			resp, s, err := c.RegisterSpace(ctx, doc)
 			if err != nil {
@@ -110,24 +110,57 @@ func (a *app) spacesRegister() *cobra.Command {
 	return cmd
 }
 
-func (a *app) spacesForget() *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
-		Use: "forget SPACE", Short: "Forget a space: the pointer alone, nothing behind it", Args: args(1, 1, "a space: its ID or its name"),
+func (a *app) spacesGet() *cobra.Command {
+	return &cobra.Command{
+		Use: "get SPACE", Short: "Show one space", Args: args(1, 1, "a space: its ID or its name"), ValidArgsFunction: a.completeAt(a.spaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.confirm(cmd.Context(), consent{verb: "forget the space " + args[0], level: 2, yes: yes, effect: []string{"nothing of what is behind it is touched"}}); err != nil {
-				return err
-			}
 			c, err := a.connect()
 			if err != nil {
 				return err
 			}
 			ctx, cancel := a.request(cmd.Context())
 			defer cancel()
-			if _, err := c.ForgetSpace(ctx, args[0]); err != nil {
+			resp, s, err := c.GetSpace(ctx, args[0])
+			if err != nil {
 				return err
 			}
-			a.say("The space %s is forgotten.", args[0])
+			return a.print(resp, func(w io.Writer) {
+				fields(w, "Name", s.Name, "ID", s.ID, "Type", s.SpaceType, "Cloud", string(s.Provider), "Account", s.CloudAccountID, "Region", s.Config["region"],
+					"Cluster", s.Config["cluster"], "Resource group", s.Config["resourceGroup"], "Status", s.Status, "Job", s.JobID, "Age", age(s.CreatedAt, a.now()))
+			})
+		},
+	}
+}
+
+func (a *app) spacesForget() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "forget SPACE", Short: "Forget a space: the pointer alone, nothing behind it", Args: args(1, 1, "a space: its ID or its name"),
+		ValidArgsFunction: a.completeAt(a.spaceNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			rctx, cancel := a.request(cmd.Context())
+			_, s, err := c.GetSpace(rctx, args[0])
+			cancel()
+			if err != nil {
+				return err
+			}
+			behind := "nothing of what is behind it is touched"
+			if cluster := s.Config["cluster"]; cluster != "" {
+				behind = "the cluster " + cluster + " in " + s.Config["region"] + " runs on untouched"
+			}
+			if err := a.confirm(cmd.Context(), consent{verb: "forget the space " + s.Name + " (" + s.ID + ")", level: 2, yes: yes, effect: []string{behind}}); err != nil {
+				return err
+			}
+			ctx, cancel := a.request(cmd.Context())
+			defer cancel()
+			if _, err := c.ForgetSpace(ctx, s.ID); err != nil {
+				return err
+			}
+			a.say("The space %s is forgotten.", clean(s.Name))
 			return nil
 		},
 	}
@@ -138,12 +171,13 @@ func (a *app) spacesForget() *cobra.Command {
 func (a *app) spacesNamespaces() *cobra.Command {
 	return &cobra.Command{
 		Use: "namespaces SPACE", Short: "List the namespaces of a space's cluster", Args: args(1, 1, "a space: its ID or its name"),
+		ValidArgsFunction: a.completeAt(a.spaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
 				return err
 			}
-			ctx, cancel := a.request(cmd.Context())
+			ctx, cancel := a.slowRequest(cmd.Context())
 			defer cancel()
 			resp, all, err := c.Namespaces(ctx, args[0])
 			if err != nil {
@@ -166,12 +200,13 @@ func (a *app) namespaceTable(w io.Writer, all []client.Namespace) {
 func (a *app) spacesCreateNamespace() *cobra.Command {
 	return &cobra.Command{
 		Use: "create-namespace SPACE NAME", Short: "Make a namespace in a space's cluster", Args: args(2, 2, "a space and a name"),
+		ValidArgsFunction: a.completeAt(a.spaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
 				return err
 			}
-			ctx, cancel := a.request(cmd.Context())
+			ctx, cancel := a.slowRequest(cmd.Context())
 			defer cancel()
 			resp, n, err := c.CreateNamespace(ctx, args[0], args[1])
 			if err != nil {
