@@ -64,9 +64,9 @@ func Drain(ctx context.Context, r *pipeline.Run, access cloud.KubeAccess) error 
 		r.WaitOver("drain")
 		return nil
 	}
+	// The clock runs on: what follows may need more passes, and each begins here.
 	if Overdue(r, "drain", drainPatience) {
-		r.WaitOver("drain")
-		r.Note("the cluster's controllers did not let go of %s within %s; what they made is removed at the cloud", strings.Join(left, ", "), drainPatience)
+		r.Note("the cluster's controllers did not let go of %s within %s; what they made is removed at the cloud", summary(left), drainPatience)
 		return nil
 	}
 	return pipeline.Wait(Pause(r.Pace, 5*time.Second), "the cluster's controllers to let go of %s", summary(left))
