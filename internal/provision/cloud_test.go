@@ -37,6 +37,12 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
+	return newLabAt(t, "")
+}
+
+// newLabAt is a lab whose spaces are known to an external config service.
+func newLabAt(t *testing.T, configService string) *lab {
+	t.Helper()
 	w := sim.New(sim.Options{Seed: 3, TimeScale: pace})
 	server := httptest.NewServer(simaws.New(w, simaws.Options{}))
 	t.Cleanup(server.Close)
@@ -50,6 +56,11 @@ func newLab(t *testing.T) *lab {
 	}
 	registrar, stop := spaces.BuiltIn(spaces.NewRegistry(d))
 	t.Cleanup(func() { _ = stop() })
+	if configService != "" {
+		if registrar, err = spaces.Dial(configService); err != nil {
+			t.Fatal(err)
+		}
+	}
 	l := ledger.New(d, ledger.Options{})
 	clouds := cloudaws.New(cloudaws.Options{Pace: pace, LoadConfig: cloudaws.Static(server.URL, "AKIAIOSFODNN7EXAMPLE", "secret")})
 	rec := reconciler.New(reconciler.Config{Ledger: l, Clouds: clouds, Spaces: registrar, Poll: 20 * time.Millisecond, Observe: -1, Pace: pace})
