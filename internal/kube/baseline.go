@@ -52,13 +52,31 @@ var classes = map[job.Provider]storagev1.StorageClass{
 }
 
 // Baseline makes what every cluster of ours has from the start: a default
-// storage class whose disks are encrypted, and pod security labels on the
-// namespace that everybody starts in. In a verify it reports what differs.
+// storage class whose disks are encrypted, and pod security labels on its
+// namespaces. In a verify it reports what differs.
 func Baseline(ctx context.Context, r *pipeline.Run, c Interface) error {
 	if err := ensureClass(ctx, r, c); err != nil {
 		return err
 	}
-	return labelNamespace(ctx, r, c, metav1.NamespaceDefault)
+	return LabelNamespaces(ctx, r, c)
+}
+
+// LabelNamespaces puts pod security labels on every namespace that has none, the
+// cluster's own left out: charts make namespaces of their own, too.
+func LabelNamespaces(ctx context.Context, r *pipeline.Run, c Interface) error {
+	all, err := Namespaces(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, ns := range all {
+		if systemNamespace(ns.Name) || ns.Status != string(corev1.NamespaceActive) {
+			continue
+		}
+		if err := labelNamespace(ctx, r, c, ns.Name); err != nil && !pipeline.Is(err, pipeline.NotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 func ensureClass(ctx context.Context, r *pipeline.Run, c Interface) error {

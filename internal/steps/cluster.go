@@ -114,7 +114,10 @@ func (s Set) bootstrapComponents(ctx context.Context, r *pipeline.Run) error {
 	if err := s.uninstallDropped(ctx, r, access, spec.Components); err != nil {
 		return err
 	}
-	return s.install(ctx, r, access, spec.Components)
+	if err := s.install(ctx, r, access, spec.Components); err != nil || r.Mode == pipeline.Verify {
+		return err
+	}
+	return kube.LabelNamespaces(ctx, r, client) // those that the charts made
 }
 
 // awaitServer waits until the API server answers: one that the cloud calls
