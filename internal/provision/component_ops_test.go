@@ -51,8 +51,14 @@ func TestUpgradeComponent(t *testing.T) {
 			t.Errorf("%s: %s", body, r.Hint)
 		}
 	}
-	// One that failed goes on as it is, or to something else.
+	// One that failed goes on as it is, or to something else: by an upgrade, not by an edit.
 	b.set(v.ID, func(j *job.Job) { j.Status = job.Failed })
+	if r := b.refusedAfter(func() error {
+		_, err := b.patch(v.ID, `{"config":{"spec":{"component":{"version":"41.5.0"}}}}`)
+		return err
+	}, WrongState); !strings.Contains(r.Hint, "rollback") {
+		t.Errorf("%s", r.Hint)
+	}
 	if again, err := b.patch(v.ID, upgradeTo(`{"version":"41.4.0"}`)); err != nil || again.Status != job.Queued || again.Run != 3 {
 		t.Errorf("the same upgrade after a failure: %v", err)
 	}

@@ -104,6 +104,9 @@ func (s *Service) edit(j *job.Job, r PatchRequest, past *history) (note string, 
 	case r.Name != nil || r.Mode != nil || r.CloudAccountID != nil || r.Region != nil || r.Labels != nil:
 		return "", nil, refuse(WrongState, "Duplicate the job with the new values, then tear this one down.",
 			"the job is %s; its name, mode, account, region and labels can be changed only while it is a draft", j.Status)
+	case j.ResourceType == job.Component && j.Status == job.Failed && j.Phase == job.PhaseUpdate:
+		return "", nil, refuse(WrongState, `Send it with {"componentOp":"upgrade"}, or go back with {"componentOp":"rollback"}.`,
+			"the component is installed, and its last %s failed; its version and values are changed by an upgrade", j.VMOp)
 	case j.Status == job.Failed && j.Phase != job.PhaseTeardown:
 		if err := editFailed(j, spec, paths, past); err != nil {
 			return "", nil, err

@@ -147,3 +147,22 @@ func TestUnknownCloud(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// TestConfigServiceAddress: an address that is none stops the start; one where
+// nobody answers does not, and is named when a space is asked for.
+func TestConfigServiceAddress(t *testing.T) {
+	_, err := Start(t.Context(), Config{Listen: "127.0.0.1:0", DB: filepath.Join(t.TempDir(), "zopday.db"), Token: token, ConfigService: "config.example.com:443"})
+	if err == nil || !strings.Contains(err.Error(), "https://HOST:PORT") {
+		t.Errorf("%v", err)
+	}
+	s := start(t, func(c *Config) { c.Workers, c.ConfigService = 0, "http://127.0.0.1:1" })
+	c, err := client.New(client.Options{Server: s.URL(), Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, _, err = c.ListSpaces(t.Context(), nil)
+	var p *client.Problem
+	if !errors.As(err, &p) || p.Status != http.StatusServiceUnavailable || !strings.Contains(p.Hint, "--config-service") {
+		t.Errorf("%v", err)
+	}
+}

@@ -228,7 +228,9 @@ func (s Set) Outputs(j *job.Job) map[string]string {
 			out[k] = v
 		}
 	}
-	set("networkId", infra.NetworkID)
+	if j.ResourceType != job.Component { // it knows its cluster's network, and has none
+		set("networkId", infra.NetworkID)
+	}
 	switch j.ResourceType {
 	case job.Network:
 		networkOutputs(infra, set)
