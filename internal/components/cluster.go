@@ -66,8 +66,6 @@ func (e *Engine) open(ctx context.Context, access cloud.KubeAccess, namespace st
 	return c, nil
 }
 
-func (c *cluster) close() { c.getter.Close() }
-
 // kinds remembers under which name clusters serve kinds. It does not change while
 // a kind is served, and asking for all of them each time is megabytes.
 type kinds struct {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -165,9 +166,15 @@ func (w *world) onlyObjectsOf(x *Resolved) {
 }
 
 // noObjects checks that nothing of a release is left, and that no row says so.
+// The pod of a hook's Job goes a moment after the Job, when the cluster's garbage
+// collector sees it.
 func (w *world) noObjects(x *Resolved) {
 	w.t.Helper()
-	for _, o := range w.objects(x) {
+	left := w.objects(x)
+	for end := time.Now().Add(10 * time.Second); len(left) > 0 && time.Now().Before(end); left = w.objects(x) {
+		time.Sleep(100 * time.Millisecond)
+	}
+	for _, o := range left {
 		w.t.Errorf("left behind: %s", o)
 	}
 	for _, o := range w.rows {
@@ -185,7 +192,6 @@ func (w *world) objects(x *Resolved) (out []string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	defer c.close()
 	for kind, resource := range map[string]schema.GroupVersionResource{
 		"ConfigMap": {Version: "v1", Resource: "configmaps"}, "Secret": secretsResource, "Pod": {Version: "v1", Resource: "pods"}, "Job": {Group: "batch", Version: "v1", Resource: "jobs"},
 		"Crash": {Group: "example.com", Version: "v1", Resource: "crashes"},

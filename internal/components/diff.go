@@ -41,7 +41,6 @@ func (e *Engine) Diff(ctx context.Context, access cloud.KubeAccess, spec job.Com
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
 	rec, err := c.record(ctx, x.Place)
 	if err != nil {
 		return nil, err

@@ -30,7 +30,6 @@ func (e *Engine) Namespace(r *pipeline.Run, access cloud.KubeAccess, name string
 		if err != nil {
 			return pipeline.Seen{}, err
 		}
-		defer c.close()
 		ns, err := c.core.Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return pipeline.Seen{}, kube.Classify("get namespace "+name, err)
@@ -56,7 +55,6 @@ func (e *Engine) Namespace(r *pipeline.Run, access cloud.KubeAccess, name string
 			if err != nil {
 				return err
 			}
-			defer c.close()
 			return kube.Classify("delete namespace "+name, c.core.Namespaces().Delete(ctx, name, metav1.DeleteOptions{}))
 		},
 		Slow: true,
@@ -84,7 +82,6 @@ func (e *Engine) createNamespace(ctx context.Context, r *pipeline.Run, access cl
 	if err != nil {
 		return pipeline.Seen{}, err
 	}
-	defer c.close()
 	labels := maps.Clone(kube.PodSecurity)
 	labels[labelOwner], labels["app.kubernetes.io/managed-by"] = r.Job.ID, "zopday"
 	ns, err := c.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
@@ -172,7 +169,6 @@ func (e *Engine) contents(ctx context.Context, access cloud.KubeAccess, name str
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
 	lists, err := c.disco.ServerPreferredNamespacedResources()
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
 		return nil, kube.Classify("list kinds", err)

@@ -83,20 +83,19 @@ func (e *Engine) begin(ctx context.Context, access cloud.KubeAccess, at Place, v
 		cancel()
 		return nil, nil, err
 	}
-	end := func() { cancel(); c.close() }
 	o := &operation{ctx: octx, cluster: c, at: at, values: values, deadline: ends.Add(-min(recordReserve, e.operation/4)), done: map[string]bool{}, keepCRDs: true}
 	o.config = action.NewConfiguration(action.ConfigurationSetLogger(e.log))
 	if err := o.config.Init(&mapped{Getter: c.getter}, at.Namespace, "secret"); err != nil {
-		end()
+		cancel()
 		return nil, nil, err
 	}
 	inner, ok := o.config.KubeClient.(*helmkube.Client)
 	if !ok {
-		end()
+		cancel()
 		return nil, nil, fmt.Errorf("helm made a client of type %T", o.config.KubeClient)
 	}
 	o.config.KubeClient = &client{Client: inner, op: o}
-	return o, end, nil
+	return o, cancel, nil
 }
 
 // mapped keeps one mapper of kinds for an operation. Helm asks for it with every

@@ -116,7 +116,6 @@ func (k *keeper) look(ctx context.Context) (pipeline.Seen, error) {
 	if err != nil {
 		return pipeline.Seen{}, err
 	}
-	defer c.close()
 	s, err := k.stand(ctx, c)
 	if err != nil {
 		return pipeline.Seen{}, err

@@ -50,7 +50,6 @@ func (e *Engine) lookAtRemoval(ctx context.Context, access cloud.KubeAccess, at 
 	if err != nil {
 		return pipeline.Seen{}, err
 	}
-	defer c.close()
 	rec, err := c.record(ctx, at)
 	if err != nil {
 		return pipeline.Seen{}, err

@@ -89,7 +89,6 @@ func (w *world) crd(name string) map[string]any {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	defer c.close()
 	o, err := c.dyn.Resource(crdResource).Get(w.t.Context(), name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -156,7 +155,6 @@ func TestKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.close()
 	if err := c.dyn.Resource(crdResource).Delete(t.Context(), "widgets.test.example.com", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

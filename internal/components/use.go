@@ -96,7 +96,6 @@ func (e *Engine) History(ctx context.Context, access cloud.KubeAccess, at Place)
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
 	all, err := c.history(ctx, at)
 	if err != nil {
 		return nil, err
@@ -186,7 +185,6 @@ func (e *Engine) Installed(ctx context.Context, access cloud.KubeAccess) ([]job.
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
 	newest := map[Place]metav1.PartialObjectMetadata{}
 	var order []Place
 	opts := metav1.ListOptions{LabelSelector: "owner=helm", Limit: 500}

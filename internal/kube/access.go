@@ -9,8 +9,6 @@ package kube
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -38,7 +36,7 @@ func RESTConfig(ctx context.Context, access cloud.KubeAccess) (*rest.Config, err
 	if err != nil || server.Scheme != "https" || server.Host == "" {
 		return nil, fmt.Errorf("the API server's address %.100q is no https URL", access.Server)
 	}
-	transport, err := newTransport(access)
+	transport, err := transports.get(access)
 	if err != nil {
 		return nil, err
 	}
@@ -50,34 +48,6 @@ func RESTConfig(ctx context.Context, access cloud.KubeAccess) (*rest.Config, err
 		UserAgent: "zopday-provisioner",
 		// What an API server warns of, such as pod security, is not this process's output.
 		WarningHandler: rest.NoWarnings{},
-	}, nil
-}
-
-func newTransport(access cloud.KubeAccess) (*http.Transport, error) {
-	var roots *x509.CertPool
-	switch {
-	case access.CA != nil:
-		roots = x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(access.CA) {
-			return nil, fmt.Errorf("the certificate authority of %s is not PEM", access.Server)
-		}
-	case access.Roots != nil:
-		var err error
-		if roots, err = x509.SystemCertPool(); err != nil {
-			roots = x509.NewCertPool()
-		}
-		if !roots.AppendCertsFromPEM(access.Roots) {
-			return nil, errors.New("the extra root certificates are not PEM")
-		}
-	}
-	return &http.Transport{
-		TLSClientConfig:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-		TLSHandshakeTimeout:   10 * time.Second,
-		ResponseHeaderTimeout: 40 * time.Second,
-		IdleConnTimeout:       20 * time.Second,
-		MaxIdleConnsPerHost:   8,
-		ForceAttemptHTTP2:     true,
 	}, nil
 }
 
@@ -111,9 +81,6 @@ func (g *guarded) RoundTrip(req *http.Request) (*http.Response, error) {
 	out.Header.Set("Authorization", "Bearer "+token)
 	return g.next.RoundTrip(out)
 }
-
-// CloseIdleConnections lets go of the connections that are kept open.
-func (g *guarded) CloseIdleConnections() { g.next.CloseIdleConnections() }
 
 // Interface is the typed client of a cluster.
 type Interface = kubernetes.Interface

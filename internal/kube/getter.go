@@ -58,10 +58,3 @@ func (g *Getter) ToRawKubeConfigLoader() clientcmd.ClientConfig {
 	cfg.CurrentContext = "cluster"
 	return clientcmd.NewDefaultClientConfig(*cfg, &clientcmd.ConfigOverrides{Context: clientcmdapi.Context{Namespace: g.namespace}})
 }
-
-// Close lets go of the connections.
-func (g *Getter) Close() {
-	if t, ok := g.config.Transport.(*guarded); ok {
-		t.CloseIdleConnections()
-	}
-}
