@@ -77,9 +77,11 @@ func (s Set) access(ctx context.Context, r *pipeline.Run) (cloud.KubeAccess, err
 	return c.KubeAccess(ctx, r.Job.ClusterRef())
 }
 
-// How long, in cloud time, nodes may take to be Ready once the cloud has them,
-// and an API server to answer.
+// How long, in cloud time, nodes may take to be Ready once the cloud has them, an
+// API server to answer, and components to be uninstalled from a cluster that goes.
 const (
+	uninstallPatience = 15 * time.Minute
+
 	nodesPatience     = 20 * time.Minute
 	apiServerPatience = 10 * time.Minute
 )
@@ -247,7 +249,15 @@ func (s Set) emptied(ctx context.Context, r *pipeline.Run, access cloud.KubeAcce
 	if err := kube.Drain(ctx, r, access); err != nil {
 		return err
 	}
-	return s.uninstall(ctx, r, access, specs)
+	overdue := kube.Overdue(r, "uninstall", uninstallPatience)
+	err = s.uninstall(ctx, r, access, specs)
+	var blocked *pipeline.BlockedError
+	if overdue && (pipeline.IsWait(err) || errors.As(err, &blocked)) {
+		// Such as a finalizer whose controller is gone: nothing of it lies outside.
+		r.Note("not uninstalled within %s, and gone with the cluster: %v", uninstallPatience, err)
+		return s.forgetReleases(ctx, r)
+	}
+	return err
 }
 
 // diskKinds are what the clouds' disks are in the inventory.

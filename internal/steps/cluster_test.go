@@ -137,6 +137,28 @@ func TestRetainedVolumesAreKept(t *testing.T) {
 	}
 }
 
+// A component that cannot be uninstalled, such as one with a finalizer that nobody
+// takes off, goes with its cluster after a while, and is named.
+func TestStuckComponentGoesWithTheCluster(t *testing.T) {
+	a := newAPIServer(t, map[string]string{})
+	c := &told{stuck: &pipeline.BlockedError{What: "helm:release app", By: "the finalizer example.com/stuck"}}
+	r := passOf(clusterJob(t, job.ClusterSpec{Components: []job.ComponentSpec{{Name: "app"}}}),
+		job.Object{Kind: KindRelease, Key: "ns-app/app", Name: "ns-app/app", ID: "ns-app/app", State: job.ObjectCreated})
+	now := time.Now()
+	r.Now = func() time.Time { return now }
+	set := Set{Cloud: a, Components: c}
+	if err := set.drainCluster(openTo(t), r); err == nil {
+		t.Fatal("the stuck release is given up at once")
+	}
+	now = now.Add(uninstallPatience + time.Minute)
+	if err := set.drainCluster(openTo(t), r); err != nil {
+		t.Fatal(err)
+	}
+	if o, _ := r.Object(KindRelease, "ns-app/app"); o.State != job.ObjectRemoved || !strings.Contains(strings.Join(r.TakeNotes(), "\n"), "example.com/stuck") {
+		t.Errorf("the release is %s, %s", o.State, o.Reason)
+	}
+}
+
 // All nodes that a pool starts with have to join; later the autoscaler may take
 // some away, and a run that goes on does not wait for them.
 func TestNodesMayBeScaledDown(t *testing.T) {
