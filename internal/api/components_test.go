@@ -3,8 +3,10 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -291,7 +293,7 @@ func TestDocumentIsWhole(t *testing.T) {
 				t.Errorf("%s: ID %q (also %s), summary %q, tags %q", at, op.OperationID, was, op.Summary, op.Tags)
 			}
 			ids[op.OperationID] = at
-			for _, part := range strings.Split(path, "/") {
+			for part := range strings.SplitSeq(path, "/") {
 				name := strings.Trim(part, "{}")
 				found := name == part
 				for _, p := range op.Parameters {
@@ -313,7 +315,8 @@ func TestDocumentIsWhole(t *testing.T) {
 			if good == 0 {
 				t.Errorf("%s: no answer is a success", at)
 			}
-			if takes := op.Method == "POST" || op.Method == "PUT" || op.Method == "PATCH"; op.RequestBody != nil && !takes || op.Method == "PUT" && op.RequestBody == nil {
+			takes := slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, op.Method)
+			if op.RequestBody != nil && !takes || op.Method == http.MethodPut && op.RequestBody == nil {
 				t.Errorf("%s: body %v", at, op.RequestBody)
 			}
 		}

@@ -87,7 +87,11 @@ func (a *app) componentsGet() *cobra.Command {
 				return err
 			}
 			return a.print(resp, func(w io.Writer) {
-				fmt.Fprintf(w, "%s  %s\n%s\n\n", clean(e.Name), clean(e.Title), clean(e.Description))
+				fmt.Fprintf(w, "%s  %s\n", clean(e.Name), clean(e.Title))
+				if e.Description != "" {
+					fmt.Fprintln(w, clean(e.Description))
+				}
+				fmt.Fprintln(w)
 				clouds := "all"
 				if len(e.Providers) > 0 {
 					var names []string
@@ -97,7 +101,7 @@ func (a *app) componentsGet() *cobra.Command {
 					clouds = strings.Join(names, ", ")
 				}
 				for _, r := range [][2]string{
-					{"Chart", e.Version}, {"App", e.AppVersion}, {"Licence", e.License}, {"Source", e.Source}, {"Kubernetes", e.KubeVersion}, {"Namespace", e.Namespace},
+					{"Chart", strings.TrimSuffix(e.Chart.Repository, "/") + "/" + e.Chart.Name + " " + e.Version}, {"App", e.AppVersion}, {"Licence", e.License}, {"Source", e.Source}, {"Kubernetes", e.KubeVersion}, {"Namespace", e.Namespace},
 					{"Clouds", clouds}, {"After", strings.Join(e.DependsOn, ", ")}, {"Needs", strings.Join(e.Needs, "; ")}, {"Not installed", e.Reason},
 				} {
 					if r[1] != "" {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,16 +29,14 @@ const (
 	diffAnswer       = `{"data":[{"kind":"Secret","namespace":"traefik","name":"s","action":"update","diff":"@@ -1 +1 @@\n-a: hidden, as it was\n+a: hidden, as it will be\n"},{"kind":"ClusterRole","name":"r","action":"delete","diff":""}],"meta":{"nextCursor":null}}`
 )
 
-// shop is a server with a catalogue, a space and a component job.
+// withComponents is a server with a catalogue, a space and a component job.
 func withComponents(t *testing.T) *fakeAPI {
 	f := newFake(t)
-	for what, body := range map[string]string{
+	maps.Copy(f.answers, map[string]string{
 		"GET /catalog/components": catalogueAnswer, "GET /catalog/components/traefik": traefikAnswer, "GET /spaces": spacesAnswer, "GET /spaces/platform": spaceAnswer,
 		"GET /spaces/spc_1": spaceAnswer, "POST /spaces": spaceAnswer, "DELETE /spaces/spc_1": "", "GET /spaces/platform/namespaces": namespacesAnswer,
 		"POST /spaces/platform/namespaces": namespaceAnswer, "POST /provisioning-jobs/job_one/diff": diffAnswer,
-	} {
-		f.answers[what] = body
-	}
+	})
 	j := aJob(job.Completed, job.PhaseProvision)
 	j.Name, j.ResourceType = "traefik-on-platform", job.Component
 	f.addJob(j)
@@ -57,7 +56,7 @@ func (f *fakeAPI) sentBody(what string) string {
 	return string(f.bodies[what])
 }
 
-// TestFormats: every command that reads says the same in every format.
+// TestFormatsOfComponentsAndSpaces: every command that reads says the same in every format.
 func TestFormatsOfComponentsAndSpaces(t *testing.T) {
 	f := withComponents(t)
 	for _, tc := range []struct {
@@ -194,7 +193,7 @@ func TestInstallUpgradeRollBack(t *testing.T) {
 	}
 }
 
-// TestInstallIsSentOnce: a reply that is lost is asked for again under the same key.
+// TestInstallKeys: a key of one's own is taken, and what is refused says how to go on.
 func TestInstallKeys(t *testing.T) {
 	f := withComponents(t)
 	if got := run(t, f).do("components", "install", "platform", "loki", "--idempotency-key", "mine", "-q"); got.code != exitDone || got.out != "job_new\n" {

@@ -142,7 +142,10 @@ func (a *app) showPlan(w io.Writer, p client.Plan) {
 			fmt.Fprintf(w, "    %s  (%s)\n", clean(l.What), clean(l.Why))
 		}
 	}
-	if len(p.Teardown) > 0 {
+	switch n := len(p.Teardown); {
+	case n > 0 && n == len(p.Objects) && !a.wide():
+		head("Tearing it down later deletes all of them")
+	case n > 0:
 		head("Tearing it down later deletes")
 		for _, o := range p.Teardown {
 			fmt.Fprintf(w, "  - %s\n", clean(o))

@@ -274,7 +274,7 @@ func parseLatency(s string) (read, write time.Duration, err error) {
 
 // showSimulation prints where the simulated clouds are and how to use them.
 func (a *app) showSimulation(s Simulation, o SimOptions) {
-	_ = a.write([]byte(addresses(s))) // the addresses are the result; a closed pipe does not end the simulation
+	_ = a.write([]byte(addresses(s, o.Kube))) // the addresses are the result; a closed pipe does not end the simulation
 	var use strings.Builder
 	for _, c := range s.Clouds() {
 		use.WriteString("  export")
@@ -287,13 +287,18 @@ func (a *app) showSimulation(s Simulation, o SimOptions) {
 }
 
 // addresses are where the simulation answers, a line each.
-func addresses(s Simulation) string {
+func addresses(s Simulation, kube bool) string {
 	var b strings.Builder
 	for _, c := range s.Clouds() {
 		fmt.Fprintf(&b, "%-13s %s  (simulated, %s)\n", c.Title, c.URL, c.Account)
 	}
 	fmt.Fprintf(&b, "%-13s %s  (stand-ins)\n", "Charts", s.ChartMirror())
 	fmt.Fprintf(&b, "%-13s %s\n", "Control", s.ControlURL())
+	kubernetes := "none: cluster jobs come as far as their components; make kube, then --kube, gives each cluster an API server"
+	if kube {
+		kubernetes = "a real API server for each simulated cluster"
+	}
+	fmt.Fprintf(&b, "%-13s %s\n", "Kubernetes", kubernetes)
 	return b.String()
 }
 
@@ -353,7 +358,7 @@ func (a *app) sandbox(ctx context.Context, so SimOptions, o ServeOptions) error 
 		return err
 	}
 	token := cmp.Or(srv.FreshToken(), o.Token)
-	_ = a.write([]byte(fmt.Sprintf("%-13s %s\n%s", "Server", srv.URL(), addresses(s))))
+	_ = a.write([]byte(fmt.Sprintf("%-13s %s\n%s", "Server", srv.URL(), addresses(s, so.Kube))))
 	show := "the one given before"
 	if srv.FreshToken() != "" {
 		show = token
