@@ -31,12 +31,19 @@ type Namespace struct {
 	CreatedAt   time.Time `json:"createdAt"`
 }
 
+// A Chart is where a Helm chart is found.
+type Chart struct {
+	Repository string `json:"repository"` // oci://… or https://…
+	Name       string `json:"name"`
+}
+
 // A Component is one entry of the catalogue.
 type Component struct {
 	Name        string         `json:"name"`
 	Title       string         `json:"title"`
 	Description string         `json:"description,omitempty"`
 	Category    string         `json:"category"`
+	Chart       Chart          `json:"chart"`
 	Version     string         `json:"version"`
 	AppVersion  string         `json:"appVersion,omitempty"`
 	License     string         `json:"license"`
