@@ -190,6 +190,20 @@ func TestGrantAccess(t *testing.T) {
 	if _, err := g.p.eks.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{ClusterName: aws.String(ref.Name), PrincipalArn: aws.String(platform)}); err != nil {
 		t.Error(err)
 	}
+	// Nobody named is the provisioner itself.
+	self, err := g.p.principal(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := have(self); got != "AmazonEKSClusterAdminPolicy" {
+		t.Errorf("the provisioner has %s", got)
+	}
+	if err := g.p.RevokeAccess(ctx, ref, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := have(self); got != "" {
+		t.Errorf("the provisioner has %s after its access was taken back", got)
+	}
 	if err := g.p.GrantAccess(ctx, job.ClusterRef{Region: "us-east-1", Name: "nobody"}, cloud.AccessGrant{Principal: dev, Level: cloud.AccessView}); !pipeline.Is(err, pipeline.NotFound) {
 		t.Errorf("a cluster that is not there: %v", err)
 	}

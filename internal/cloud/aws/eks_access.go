@@ -256,10 +256,17 @@ func (p *Provider) dissociate(ctx context.Context, cluster, principal string, ke
 	return nil
 }
 
-// RevokeAccess takes back what GrantAccess gave.
+// RevokeAccess takes back what GrantAccess gave; the provisioner's own if no
+// principal is named.
 func (p *Provider) RevokeAccess(ctx context.Context, ref job.ClusterRef, principal string) error {
 	if err := p.here(ref); err != nil {
 		return err
+	}
+	if principal == "" {
+		var err error
+		if principal, err = p.principal(ctx); err != nil {
+			return err
+		}
 	}
 	e, err := p.readEntry(ctx, ref.Name, principal)
 	if err != nil {
