@@ -9,6 +9,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -87,8 +89,17 @@ type Interface = kubernetes.Interface
 
 // Version is the version of a cluster's API server, such as v1.36.2.
 func Version(c Interface) (string, error) {
-	v, err := c.Discovery().ServerVersion()
+	// Not ServerVersion, whose errors lose what the API server says in its status.
+	res := c.Discovery().RESTClient().Get().AbsPath("/version").Do(context.Background())
+	if err := res.Error(); err != nil {
+		return "", Classify("get version", err)
+	}
+	body, err := res.Raw()
 	if err != nil {
+		return "", Classify("get version", err)
+	}
+	var v version.Info
+	if err := json.Unmarshal(body, &v); err != nil {
 		return "", Classify("get version", err)
 	}
 	return v.GitVersion, nil

@@ -20,8 +20,8 @@ var ErrNoBinary = errors.New("the Kubernetes control plane of the simulated clus
 	"which takes minutes the first time; or set " + BinaryVariable + " to the path of its binary")
 
 // Binary says where the control plane's binary is: where BinaryVariable says, beside this
-// program, or where `make kube` leaves it in the source tree around the working directory.
-// It is ErrNoBinary if there is none of the present sources.
+// program, or where `make kube` leaves it in the source tree around the working directory, or
+// around this program. It is ErrNoBinary if there is none of the present sources.
 func Binary() (string, error) {
 	if path := os.Getenv(BinaryVariable); path != "" {
 		if _, err := os.Stat(path); err != nil {
@@ -29,15 +29,27 @@ func Binary() (string, error) {
 		}
 		return path, nil
 	}
-	if self, err := os.Executable(); err == nil {
-		if path := filepath.Join(filepath.Dir(self), binaryName); executable(path) {
-			return path, nil
-		}
-	}
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
+	around := []string{dir}
+	if self, err := os.Executable(); err == nil {
+		if path := filepath.Join(filepath.Dir(self), binaryName); executable(path) {
+			return path, nil
+		}
+		around = append(around, filepath.Dir(self))
+	}
+	for _, dir := range around {
+		if path, err := built(dir); err != nil || path != "" {
+			return path, err
+		}
+	}
+	return "", ErrNoBinary
+}
+
+// built is the binary of the source tree around a directory; empty if there is none.
+func built(dir string) (string, error) {
 	for {
 		hash, err := sourceHash(filepath.Join(dir, "tools", "kube"))
 		if err != nil {
@@ -48,7 +60,7 @@ func Binary() (string, error) {
 		}
 		up := filepath.Dir(dir)
 		if hash != "" || up == dir {
-			return "", ErrNoBinary
+			return "", nil
 		}
 		dir = up
 	}
