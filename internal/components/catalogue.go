@@ -87,7 +87,8 @@ func (c *Catalogue) With(extra []byte) (*Catalogue, error) {
 		Components []Entry `json:"components"`
 	}
 	if err := yaml.UnmarshalStrict(extra, &doc); err != nil {
-		return nil, fmt.Errorf("catalogue: %w", err)
+		return nil, fmt.Errorf("catalogue: %s", strings.NewReplacer("error unmarshaling JSON: while decoding JSON: json: ", "",
+			"error converting YAML to JSON: yaml: ", "").Replace(err.Error()))
 	}
 	out := &Catalogue{entries: maps.Clone(c.entries)}
 	var faults []error

@@ -114,6 +114,14 @@ func collect(e *jsonschema.ValidationError, path string, out *[]job.FieldError) 
 	}
 }
 
+// article puts a or an before a noun of the schema, such as integer.
+func article(noun string) string {
+	if noun != "" && strings.ContainsRune("aeiou", rune(noun[0])) {
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
 // describe says what is wrong, without the value itself: it may be a secret.
 func describe(k jsonschema.ErrorKind) []job.FieldError {
 	one := func(message, fix string) []job.FieldError { return []job.FieldError{{Message: message, Fix: fix}} }
@@ -125,7 +133,7 @@ func describe(k jsonschema.ErrorKind) []job.FieldError {
 	}
 	switch k := k.(type) {
 	case *kind.Type:
-		return one("is of type "+k.Got, "give a "+strings.Join(k.Want, " or "))
+		return one("is of type "+k.Got, "give "+article(strings.Join(k.Want, " or ")))
 	case *kind.Enum:
 		var want []string
 		for _, w := range k.Want {

@@ -101,10 +101,9 @@ func componentCheck(name, field, fine string, err error) cloud.Check {
 	case err == nil:
 		return cloud.Check{Name: name, Status: cloud.CheckOK, Message: fine}
 	case errors.As(err, &fatal):
-		// Where a check is shown, its field is, and what has to be done besides.
-		field = cmp.Or(fatal.Problem.Field, field)
-		return cloud.Check{Name: name, Status: cloud.CheckFails, Field: field,
-			Message: strings.TrimPrefix(fatal.Problem.Message, field+": "), Fix: strings.TrimSuffix(fatal.Problem.Hint, " Then retry.")}
+		// The check's name says which component is meant; the message, where in it.
+		return cloud.Check{Name: name, Status: cloud.CheckFails, Field: cmp.Or(fatal.Problem.Field, field),
+			Message: strings.ReplaceAll(fatal.Problem.Message, strings.TrimSuffix(field, "name"), ""), Fix: strings.TrimSuffix(fatal.Problem.Hint, " Then retry.")}
 	}
 	return cloud.Check{Name: name, Status: cloud.CheckUnchecked, Field: field, Message: err.Error(), Fix: "Everything is checked again before anything is made."}
 }
