@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -197,7 +198,7 @@ func (a *app) jobsOutputs() *cobra.Command {
 			if only != "" {
 				v, ok := j.Outputs[only]
 				if !ok {
-					return &notThere{what: fmt.Sprintf("%s has no output %q", j.Name, only), hint: "Outputs: " + strings.Join(sortedKeys(j.Outputs), ", ")}
+					return &notThere{what: fmt.Sprintf("%s has no output %q", j.Name, only), hint: "Outputs: " + cmp.Or(strings.Join(sortedKeys(j.Outputs), ", "), "none yet")}
 				}
 				return a.write([]byte(clean(v) + "\n"))
 			}

@@ -145,6 +145,9 @@ func (r *Run) take(ctx context.Context, x Resource, rec job.Object, seen Seen) (
 	rec.Kind, rec.Key, rec.Name, rec.Step = x.Kind, x.Key, x.Name, r.Step
 	rec.ID, rec.State, rec.CreatedAt, rec.RemovedAt, rec.Reason = seen.ID, job.ObjectCreated, &now, nil, ""
 	ev := job.Event{Type: "object.created", Step: r.Step, Message: fmt.Sprintf("%s %s is %s", x.Kind, x.Name, seen.ID)}
+	if seen.ID == x.Name {
+		ev.Message = fmt.Sprintf("%s %s is there", x.Kind, x.Name)
+	}
 	if err := r.put(ctx, []job.Event{ev}, rec); err != nil {
 		return "", err
 	}
