@@ -79,12 +79,8 @@ type indexEntry struct {
 }
 
 func findInIndex(index []byte, name, version string) (found *indexEntry, newest string, err error) {
-	parsing.Lock()
-	defer parsing.Unlock()
-	var doc struct {
-		Entries map[string][]indexEntry `json:"entries"`
-	}
-	if err := yaml.Unmarshal(index, &doc); err != nil {
+	entries, err := versionsIn(index, name)
+	if err != nil {
 		return nil, "", err
 	}
 	want, err := semver.NewVersion(version)
@@ -92,7 +88,7 @@ func findInIndex(index []byte, name, version string) (found *indexEntry, newest 
 		return nil, "", err
 	}
 	var top *semver.Version
-	for _, entry := range doc.Entries[name] {
+	for _, entry := range entries {
 		v, err := semver.NewVersion(entry.Version)
 		if err != nil {
 			continue // indexes hold versions from before there were rules
@@ -105,6 +101,21 @@ func findInIndex(index []byte, name, version string) (found *indexEntry, newest 
 		}
 	}
 	return found, newest, nil
+}
+
+// versionsIn lists the versions of a chart in an index.
+func versionsIn(index []byte, name string) ([]indexEntry, error) {
+	parsing.Lock()
+	defer parsing.Unlock()
+	var doc struct {
+		Entries map[string][]indexEntry `json:"entries"`
+	}
+	if cut := cutEntry(index, name); cut != nil && yaml.Unmarshal(cut, &doc) == nil {
+		return doc.Entries[name], nil
+	}
+	doc.Entries = nil
+	err := yaml.Unmarshal(index, &doc)
+	return doc.Entries[name], err
 }
 
 // resolveURL is an address of an index, which may be relative to it.
