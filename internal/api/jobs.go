@@ -58,11 +58,13 @@ func location(v *provision.JobView) string { return "/provisioning-jobs/" + v.ID
 
 const tagJobs = "Jobs"
 
+// createIn is a request that makes a job.
+type createIn struct {
+	Key     string `header:"Idempotency-Key" doc:"1 to 255 printable characters. The same key with the same body gives the same job for 24 hours; with another body it is refused"`
+	RawBody []byte `contentType:"application/json"`
+}
+
 func (s *server) jobRoutes() {
-	type createIn struct {
-		Key     string `header:"Idempotency-Key" doc:"1 to 255 printable characters. The same key with the same body gives the same job for 24 hours; with another body it is refused"`
-		RawBody []byte `contentType:"application/json"`
-	}
 	route(s, huma.Operation{
 		OperationID: "create-job", Method: http.MethodPost, Path: "/provisioning-jobs", Tags: []string{tagJobs}, DefaultStatus: http.StatusCreated,
 		Summary:     "Create a job",
@@ -85,6 +87,23 @@ func (s *server) jobRoutes() {
 		return out, nil
 	})
 	bodyOf[provision.CreateRequest](s, "/provisioning-jobs", http.MethodPost)
+	s.installRoute()
+
+	route(s, huma.Operation{
+		OperationID: "get-job", Method: http.MethodGet, Path: "/provisioning-jobs/{id}", Tags: []string{tagJobs},
+		Summary: "Get a job", Description: "With the steps of its present run, pending ones included, and what it waits for.", Errors: []int{404, 409},
+	}, []access.Policy{access.JobView}, func(ctx context.Context, in *JobID) (*jobOut, error) {
+		v, err := s.Service.Get(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		return jobAnswer(http.StatusOK, v, nil), nil
+	})
+	s.changeRoutes()
+	s.endRoutes()
+}
+
+func (s *server) installRoute() {
 	route(s, huma.Operation{
 		OperationID: "install-component", Method: http.MethodPost, Path: "/provisioning-jobs/install-component", Tags: []string{tagComponents}, DefaultStatus: http.StatusCreated,
 		Summary:     "Install a component onto a space",
@@ -107,19 +126,6 @@ func (s *server) jobRoutes() {
 		return out, nil
 	})
 	bodyOf[provision.InstallRequest](s, "/provisioning-jobs/install-component", http.MethodPost)
-
-	route(s, huma.Operation{
-		OperationID: "get-job", Method: http.MethodGet, Path: "/provisioning-jobs/{id}", Tags: []string{tagJobs},
-		Summary: "Get a job", Description: "With the steps of its present run, pending ones included, and what it waits for.", Errors: []int{404, 409},
-	}, []access.Policy{access.JobView}, func(ctx context.Context, in *JobID) (*jobOut, error) {
-		v, err := s.Service.Get(ctx, in.ID)
-		if err != nil {
-			return nil, err
-		}
-		return jobAnswer(http.StatusOK, v, nil), nil
-	})
-	s.changeRoutes()
-	s.endRoutes()
 }
 
 func (s *server) changeRoutes() {

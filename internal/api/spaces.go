@@ -56,7 +56,29 @@ func (s *server) spaceRoutes() {
 		}
 		return &listOut{listOf(items, next)}, nil
 	})
+	s.registerRoute()
 
+	route(s, huma.Operation{
+		OperationID: "get-space", Method: http.MethodGet, Path: "/spaces/{id}", Tags: []string{tagSpaces}, Summary: "Get a space", Errors: []int{404, 503},
+	}, []access.Policy{access.SpaceView}, func(ctx context.Context, in *SpaceID) (*spaceOut, error) {
+		v, err := s.Service.GetSpace(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		return &spaceOut{Status: http.StatusOK, Location: "/spaces/" + v.ID, Body: Data[*provision.Space]{Data: v}}, nil
+	})
+	route(s, huma.Operation{
+		OperationID: "forget-space", Method: http.MethodDelete, Path: "/spaces/{id}", Tags: []string{tagSpaces}, DefaultStatus: http.StatusNoContent,
+		Summary:     "Forget a space",
+		Description: "The pointer alone: nothing of what is behind it is touched. Refused while component jobs are on it.", Errors: []int{404, 409, 503},
+	}, []access.Policy{access.SpaceManage}, func(ctx context.Context, in *SpaceID) (*struct{}, error) {
+		return nil, s.Service.DeleteSpace(ctx, in.ID)
+	})
+	s.namespaceRoutes()
+	s.accessRoutes()
+}
+
+func (s *server) registerRoute() {
 	type createIn struct {
 		RawBody []byte `contentType:"application/json"`
 	}
@@ -80,25 +102,6 @@ func (s *server) spaceRoutes() {
 		return &spaceOut{Status: status, Location: "/spaces/" + v.ID, Body: Data[*provision.Space]{Data: v}}, nil
 	})
 	bodyOf[provision.SpaceRequest](s, "/spaces", http.MethodPost)
-
-	route(s, huma.Operation{
-		OperationID: "get-space", Method: http.MethodGet, Path: "/spaces/{id}", Tags: []string{tagSpaces}, Summary: "Get a space", Errors: []int{404, 503},
-	}, []access.Policy{access.SpaceView}, func(ctx context.Context, in *SpaceID) (*spaceOut, error) {
-		v, err := s.Service.GetSpace(ctx, in.ID)
-		if err != nil {
-			return nil, err
-		}
-		return &spaceOut{Status: http.StatusOK, Location: "/spaces/" + v.ID, Body: Data[*provision.Space]{Data: v}}, nil
-	})
-	route(s, huma.Operation{
-		OperationID: "forget-space", Method: http.MethodDelete, Path: "/spaces/{id}", Tags: []string{tagSpaces}, DefaultStatus: http.StatusNoContent,
-		Summary:     "Forget a space",
-		Description: "The pointer alone: nothing of what is behind it is touched. Refused while component jobs are on it.", Errors: []int{404, 409, 503},
-	}, []access.Policy{access.SpaceManage}, func(ctx context.Context, in *SpaceID) (*struct{}, error) {
-		return nil, s.Service.DeleteSpace(ctx, in.ID)
-	})
-	s.namespaceRoutes()
-	s.accessRoutes()
 }
 
 func (s *server) namespaceRoutes() {
