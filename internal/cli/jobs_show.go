@@ -148,19 +148,33 @@ func (a *app) showControls(w io.Writer, j *client.Job) {
 	if len(report) == 0 {
 		return
 	}
-	met := 0
+	met, unread, waived := 0, 0, 0
 	t := table{head: []string{"", "CONTROL", "NAME", "WANTED", "SEEN"}}
 	for _, c := range report {
-		sign := glyphFailed
-		if c.Met {
+		sign, seen := glyphFailed, c.Seen
+		switch {
+		case c.Met:
 			met++
 			sign = glyphDone
+		case c.Unchecked:
+			unread++
+			sign = glyphPending
+		case c.Waived != "":
+			waived++
+			sign, seen = glyphPending, c.Seen+"; waived: "+c.Waived
 		}
 		if !c.Met || a.wide() {
-			t.add("  "+a.outTerm.glyph(sign), c.ID, c.Name, c.Wanted, c.Seen)
+			t.add("  "+a.outTerm.glyph(sign), c.ID, c.Name, c.Wanted, seen)
 		}
 	}
-	fmt.Fprintf(w, "\nHardening: %d of %s read back from the cloud as wanted\n", met, plurals(len(report), "control", "controls"))
+	fmt.Fprintf(w, "\nHardening: %d of %s read back from the cloud as wanted", met, plurals(len(report), "control", "controls"))
+	if unread > 0 {
+		fmt.Fprintf(w, ", %d could not be read", unread)
+	}
+	if waived > 0 {
+		fmt.Fprintf(w, ", %d waived", waived)
+	}
+	fmt.Fprintln(w)
 	if len(t.rows) > 0 {
 		t.write(w, a.tableTerm())
 	}
