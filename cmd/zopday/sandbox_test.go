@@ -64,7 +64,7 @@ func grab(t *testing.T, text, pattern string) string {
 // TestSandbox: product and simulation together, used by the command line as a
 // person would, and ended in order.
 func TestSandbox(t *testing.T) {
-	out, stop := background(t, nil, regexp.MustCompile(`Ctrl-C ends it`), "sandbox", "--listen", "127.0.0.1:0", "--aws", "127.0.0.1:0", "--gcp", "127.0.0.1:0", "--azure", "127.0.0.1:0", "--control", "127.0.0.1:0", "--time-scale", "120")
+	out, stop := background(t, nil, regexp.MustCompile(`Ctrl-C ends it`), "sandbox", "--listen", "127.0.0.1:0", "--aws", "127.0.0.1:0", "--gcp", "127.0.0.1:0", "--azure", "127.0.0.1:0", "--control", "127.0.0.1:0", "--charts", "127.0.0.1:0", "--time-scale", "120")
 	text := out()
 	env := map[string]string{"ZOPDAY_SERVER": grab(t, text, `Server +(\S+)`), "ZOPDAY_TOKEN": grab(t, text, `Token +(\S+)`)}
 	if code, o, e := zopday(t.Context(), t, env, "doctor"); code != 0 {
@@ -95,7 +95,7 @@ func TestSandbox(t *testing.T) {
 // the variables that every SDK of AWS reads, stopped and started again in the
 // middle of a job.
 func TestServeAgainstSim(t *testing.T) {
-	sim, stopSim := background(t, nil, regexp.MustCompile(`Ctrl-C ends it`), "sim", "--aws", "0", "--gcp", "0", "--azure", "0", "--control", "0", "--time-scale", "60")
+	sim, stopSim := background(t, nil, regexp.MustCompile(`Ctrl-C ends it`), "sim", "--aws", "0", "--gcp", "0", "--azure", "0", "--control", "0", "--charts", "0", "--time-scale", "60")
 	t.Setenv("AWS_ENDPOINT_URL", grab(t, sim(), `AWS +(\S+)`))
 	t.Setenv("AWS_ACCESS_KEY_ID", grab(t, sim(), `AWS_ACCESS_KEY_ID=(\S+)`))
 	t.Setenv("AWS_SECRET_ACCESS_KEY", grab(t, sim(), `AWS_SECRET_ACCESS_KEY=(\S+)`))
@@ -144,7 +144,7 @@ func TestServeAgainstSim(t *testing.T) {
 // TestSimKeepsItsState across restarts, when it is told where.
 func TestSimKeepsItsState(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	args := []string{"sim", "--aws", "0", "--gcp", "0", "--azure", "0", "--control", "0", "--state", dir}
+	args := []string{"sim", "--aws", "0", "--gcp", "0", "--azure", "0", "--control", "0", "--charts", "0", "--state", dir}
 	objects := func(out string) string {
 		resp, err := http.Get(grab(t, out, `Control +(\S+)`) + "/_sim/objects?kind=hosted-zone")
 		if err != nil {

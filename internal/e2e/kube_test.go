@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"io/fs"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -32,14 +34,36 @@ func startKubernetes(t testing.TB, dir string) *simkube.Kube {
 	return k
 }
 
-// copyOf is a directory with what another one has; "" has nothing.
+// copyOf is a directory with the files that another one has; "" has none. What
+// else is in it, such as sockets, belongs to processes that have ended.
 func copyOf(t testing.TB, from string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if from == "" {
 		return dir
 	}
-	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dir, rel)
+		switch {
+		case d.IsDir():
+			return os.MkdirAll(to, 0o700)
+		case !d.Type().IsRegular():
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, b, 0o600)
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return dir

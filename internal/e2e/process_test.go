@@ -107,7 +107,7 @@ func newSite(t testing.TB) *site {
 	t.Helper()
 	s := &site{t: t, dir: t.TempDir(), dsn: pgtest.Database(t)}
 	s.control, s.aws = freeAddress(t), freeAddress(t)
-	p := s.run("sim", nil, "sim", "--control", s.control, "--aws", s.aws, "--gcp", "127.0.0.1:0", "--azure", "127.0.0.1:0", "--time-scale", fmt.Sprint(processPace))
+	p := s.run("sim", nil, "sim", "--control", s.control, "--aws", s.aws, "--gcp", "127.0.0.1:0", "--azure", "127.0.0.1:0", "--charts", "127.0.0.1:0", "--time-scale", fmt.Sprint(processPace))
 	s.up("http://" + s.control + "/_sim/requests?limit=1")
 	t.Cleanup(func() {
 		if t.Failed() {
