@@ -125,7 +125,11 @@ func (c *Cloud) workspaceRemoved(ws *Resource) {
 	if err != nil {
 		panic(err) // plain data
 	}
-	c.shelves[workspaceService].state.Extra[deletedKey(ws.ID)] = b
+	kept := &c.shelves[workspaceService].state.Extra
+	if *kept == nil { // a world that was taken up again with nothing in it
+		*kept = map[string]json.RawMessage{}
+	}
+	(*kept)[deletedKey(ws.ID)] = b
 	c.after(softDeleted, workspaceService, "purge", ws.ID)
 }
 

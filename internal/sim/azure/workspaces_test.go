@@ -42,6 +42,9 @@ func TestWorkspace(t *testing.T) {
 		_, err = g.workspaces().Get(g.ctx, "rg", "logs", nil)
 		refused(t, err, 404, "ResourceNotFound")
 	}
+	g.world.Lock()
+	g.cloud.shelves[workspaceService].state.Extra = nil // as in a world that was taken up again
+	g.world.Unlock()
 	remove(false)
 	if left := g.world.Residue("job_1"); len(left) != 0 {
 		t.Errorf("left %v", left)
