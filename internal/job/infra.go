@@ -66,6 +66,9 @@ type InfraConfig struct {
 	Cluster    ClusterInfo     `json:"cluster,omitzero"`
 	Components []ComponentInfo `json:"components,omitempty"`
 
+	// Datastores and caches.
+	Datastore DatastoreInfo `json:"datastore,omitzero"`
+
 	SpaceID    string     `json:"spaceId,omitempty"`
 	ObservedAt *time.Time `json:"observedAt,omitempty"` // when the observer last refreshed VMs and Targets
 	Warnings   []string   `json:"warnings,omitempty"`

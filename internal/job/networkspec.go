@@ -137,6 +137,9 @@ func (j *Job) Network() (NetworkSpec, error) {
 	case Cluster:
 		s, err := j.ClusterSpec()
 		return s.Network, err
+	case Datastore, Cache:
+		s, err := j.DatastoreSpec()
+		return s.Network, err
 	}
 	s, err := j.VMSpec()
 	return s.Network, err
@@ -150,6 +153,9 @@ func (j *Job) Existing() (*Existing, error) {
 		return s.Existing, err
 	case Cluster:
 		s, err := j.ClusterSpec()
+		return s.Existing, err
+	case Datastore, Cache:
+		s, err := j.DatastoreSpec()
 		return s.Existing, err
 	}
 	s, err := j.VMSpec()

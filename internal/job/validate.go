@@ -150,8 +150,8 @@ func (j *Job) Validate() error {
 	if !known {
 		inv.add("provider", fmt.Sprintf("%q is not a cloud that this version knows", j.Provider), "use aws, gcp or azure")
 	}
-	if !slices.Contains([]ResourceType{Cluster, Component, Network, VM}, j.ResourceType) {
-		inv.add("resourceType", fmt.Sprintf("%q is not a resource type that this version provisions", j.ResourceType), "use cluster, component, network or vm")
+	if !slices.Contains([]ResourceType{Cache, Cluster, Component, Datastore, Network, VM}, j.ResourceType) {
+		inv.add("resourceType", fmt.Sprintf("%q is not a resource type that this version provisions", j.ResourceType), "use cache, cluster, component, datastore, network or vm")
 	} else if known {
 		j.validateSpec(&inv)
 	}
@@ -176,6 +176,11 @@ func (j *Job) validateSpec(inv *Invalid) {
 		var spec ClusterSpec
 		if spec, err = j.ClusterSpec(); err == nil {
 			j.validateCluster(spec, inv)
+		}
+	case Datastore, Cache:
+		var spec DatastoreSpec
+		if spec, err = j.DatastoreSpec(); err == nil {
+			j.validateDatastore(spec, inv)
 		}
 	case Component:
 		var spec ComponentJobSpec

@@ -32,6 +32,9 @@ type Delta struct {
 	Objects []job.Object
 	Events  []job.Event
 	Config  bool // the job's InfraConfig changed
+
+	Databases   []job.LogicalDatabase
+	Connections []job.Connection
 }
 
 // Memory is what a worker remembers of a job between two passes of the same
@@ -101,6 +104,14 @@ func (r *Run) Save(ctx context.Context) error {
 		return nil
 	}
 	return r.rec.Record(context.WithoutCancel(ctx), Delta{Config: true})
+}
+
+// SaveLogical writes rows of logical databases and connections under the lease.
+func (r *Run) SaveLogical(ctx context.Context, databases []job.LogicalDatabase, connections []job.Connection) error {
+	if r.Mode != Apply {
+		return nil
+	}
+	return r.rec.Record(context.WithoutCancel(ctx), Delta{Databases: databases, Connections: connections})
 }
 
 // Event adds a line to the job's history.
@@ -257,6 +268,14 @@ type Planned struct {
 	Kind string `json:"kind"`
 	Key  string `json:"key"`
 	Name string `json:"name"`
+}
+
+// AddPlanned lists something that a plan would make and that is no object of a
+// cloud, such as a logical database.
+func (r *Run) AddPlanned(kind, key, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.planned = append(r.planned, Planned{Step: r.Step, Kind: kind, Key: key, Name: name})
 }
 
 // Planned is what a plan would make, in the steps' order.

@@ -65,3 +65,24 @@ func (w *World) controlSetSettings(r *http.Request) (any, error) {
 	w.SetOptions(func(opt *Options) { *opt = o })
 	return w.controlSettings(r)
 }
+
+func (w *World) controlMetrics(*http.Request) (any, error) {
+	w.Lock()
+	defer w.Unlock()
+	return map[string]any{"metrics": append([]Metric{}, w.metrics...)}, nil
+}
+
+func (w *World) controlSetMetric(r *http.Request) (any, error) {
+	var m Metric
+	if err := readControl(r, &m); err != nil {
+		return nil, err
+	}
+	switch {
+	case m.Cloud == "" || m.Resource == "" || m.Name == "":
+		return nil, fmt.Errorf("cloud, resource, name: all three are needed")
+	case m.Share < 0 || m.Share > 1:
+		return nil, fmt.Errorf("share: must be from 0 to 1")
+	}
+	w.SetMetric(m)
+	return m, nil
+}

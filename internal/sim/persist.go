@@ -24,6 +24,7 @@ type saved struct {
 	Faults   []*Fault
 	FaultSeq int
 	Quotas   map[string]float64
+	Metrics  []Metric
 	Books    []Entry
 	Seq      int
 }
@@ -75,7 +76,7 @@ func (w *World) Persist(ctx context.Context, dir string) (stop func() error, err
 func (w *World) save(path string) error {
 	w.Lock()
 	s := saved{Version: stateVersion, Time: w.Clock.Now(), Services: map[string]json.RawMessage{}, Events: w.events, EventSeq: w.eventSeq,
-		Faults: w.faults, FaultSeq: w.faultSeq, Quotas: w.quotas.overrides}
+		Faults: w.faults, FaultSeq: w.faultSeq, Quotas: w.quotas.overrides, Metrics: w.metrics}
 	var err error
 	if s.Random, err = w.pcg.MarshalBinary(); err != nil {
 		w.Unlock()
@@ -137,6 +138,7 @@ func (w *World) load(path string) error {
 	if s.Quotas != nil {
 		w.quotas.overrides = s.Quotas
 	}
+	w.metrics = s.Metrics
 	// Simulated time goes on where it stood, unless the wall clock is ahead by now.
 	if d := s.Time.Sub(w.Clock.Now()); d > 0 {
 		w.Clock.Step(d)

@@ -77,6 +77,7 @@ type World struct {
 	faults   []*Fault
 	faultSeq int
 	quotas   quotaBook
+	metrics  []Metric
 
 	bookMu sync.Mutex
 	books  []Entry
@@ -171,7 +172,7 @@ func (w *World) Reset() {
 	defer w.mu.Unlock()
 	w.events, w.faults, w.eventSeq, w.faultSeq = nil, nil, 0, 0
 	w.reseed()
-	w.quotas.overrides = map[string]float64{}
+	w.quotas.overrides, w.metrics = map[string]float64{}, nil
 	for _, s := range w.services {
 		s.Reset()
 	}

@@ -127,11 +127,14 @@ func (s Set) questions(ctx context.Context, r *pipeline.Run) ([]cloud.Check, err
 		return checks, ctx.Err()
 	}
 	checks, err := s.Cloud.Check(ctx, r)
-	if err != nil || r.Job.ResourceType != job.Cluster {
-		return checks, err
+	if err != nil {
+		return nil, err
 	}
-	more, _ := s.componentChecks(ctx, r)
-	return append(checks, more...), ctx.Err()
+	if r.Job.ResourceType == job.Cluster {
+		more, _ := s.componentChecks(ctx, r)
+		checks = append(checks, more...)
+	}
+	return append(checks, s.reachChecks(r)...), ctx.Err()
 }
 
 // pass is a run over a copy of the job that can change nothing.

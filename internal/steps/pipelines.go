@@ -30,6 +30,9 @@ const (
 	CreateCluster        = "stepCreateCluster"
 	BootstrapComponents  = "stepBootstrapComponents"
 	InstallRelease       = "stepInstallRelease"
+	CreateSubnetGroup    = "stepCreateSubnetGroup"
+	CreateDatastore      = "stepCreateDatastore"
+	CreateDatabases      = "stepCreateDatabases"
 	CreatePeering        = "stepCreatePeering"
 	CreateDNSZone        = "stepCreateDNSZone"
 	RegisterSpace        = "stepRegisterSpace"
@@ -47,7 +50,11 @@ type Registrar interface {
 type Set struct {
 	Cloud      cloud.Provider
 	Spaces     Registrar
-	Components Components // nil: none can be installed
+	Components Components   // nil: none can be installed
+	Logical    Logical      // nil: no logical databases and connections
+	SQL        OpenSQL      // likewise
+	Places     Places       // where spaces are; nil: no connection is brought into one
+	Clouds     cloud.Opener // the other clouds, for spaces that are there; nil: likewise
 }
 
 // Pipeline is every step that the job's family can go through.
@@ -61,6 +68,8 @@ func (s Set) Pipeline(j *job.Job) (pipeline.Pipeline, error) {
 		return s.cluster(), nil
 	case j.Kind == job.Provisioning && j.ResourceType == job.Component:
 		return s.component(), nil
+	case j.Kind == job.Provisioning && (j.ResourceType == job.Datastore || j.ResourceType == job.Cache):
+		return s.datastore(), nil
 	}
 	return nil, fmt.Errorf("there is no pipeline for kind %s, resource type %s", j.Kind, j.ResourceType)
 }
@@ -117,6 +126,8 @@ func (s Set) Current(j *job.Job) (pipeline.Pipeline, job.Direction, error) {
 		switch j.VMOp {
 		case job.UpgradeComponent, job.RollBackComponent:
 			return s.component(), job.Up, nil
+		case job.SyncDatabases:
+			return s.databaseSteps(), job.Up, nil
 		case job.AttachLB:
 			return unconditional(s.loadBalancer()), job.Up, nil
 		case job.DetachLB:

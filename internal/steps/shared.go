@@ -31,6 +31,7 @@ func (s Set) validate(ctx context.Context, r *pipeline.Run) error {
 		more, open = s.componentChecks(ctx, r)
 		checks = append(checks, more...)
 	}
+	checks = append(checks, s.reachChecks(r)...)
 	var messages, fixes []string
 	field := ""
 	r.Job.Config.InfraConfig.Warnings = nil
@@ -226,23 +227,50 @@ func (s Set) finalize(ctx context.Context, r *pipeline.Run) error {
 		return err
 	}
 	r.Note("hardening not as wanted: %s", strings.Join(unmet, ", "))
-	if r.Job.ResourceType != job.Cluster || r.Mode == pipeline.Verify {
+	if !strict(r.Job.ResourceType) || r.Mode == pipeline.Verify {
 		return nil
 	}
 	return pipeline.Fatal("hardening", strings.Join(texts, "\n"),
 		"Put right what differs (somebody may have changed it after it was made) and retry, or waive the control by name: PATCH config.spec.waive with its name and the reason, then retry.").On("config.spec.waive")
 }
 
+// strict reports whether a job of the family fails on a control that does not hold.
+func strict(t job.ResourceType) bool {
+	return t == job.Cluster || t == job.Datastore || t == job.Cache
+}
+
 // controls is the whole hardening report, with the waivers of the spec in it.
 func (s Set) controls(ctx context.Context, r *pipeline.Run) ([]job.Control, error) {
 	report, err := s.Cloud.Controls(ctx, r)
-	if err != nil || r.Job.ResourceType != job.Cluster {
+	if err != nil || !strict(r.Job.ResourceType) {
 		return report, err
 	}
-	spec, err := r.Job.ClusterSpec()
-	if err != nil {
-		return nil, err
+	var waived []job.Waiver
+	if r.Job.ResourceType == job.Cluster {
+		inside, err := s.controlsInside(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		report = append(report, inside...)
+		spec, err := r.Job.ClusterSpec()
+		if err != nil {
+			return nil, err
+		}
+		waived = spec.Waive
+	} else {
+		spec, err := r.Job.DatastoreSpec()
+		if err != nil {
+			return nil, err
+		}
+		waived = spec.Waive
 	}
+	waive(r, report, waived)
+	slices.SortStableFunc(report, func(a, b job.Control) int { return strings.Compare(a.ID, b.ID) })
+	return report, nil
+}
+
+// controlsInside is the part of a cluster's report that its API server answers.
+func (s Set) controlsInside(ctx context.Context, r *pipeline.Run) ([]job.Control, error) {
 	access, err := s.access(ctx, r)
 	if err != nil {
 		return nil, err
@@ -251,12 +279,12 @@ func (s Set) controls(ctx context.Context, r *pipeline.Run) ([]job.Control, erro
 	if err != nil {
 		return nil, err
 	}
-	inside, err := kube.Controls(ctx, client, r.Job.Provider)
-	if err != nil {
-		return nil, err
-	}
-	report = append(report, inside...)
-	for _, w := range spec.Waive {
+	return kube.Controls(ctx, client, r.Job.Provider)
+}
+
+// waive writes the spec's waivers into the rows that do not hold.
+func waive(r *pipeline.Run, report []job.Control, waivers []job.Waiver) {
+	for _, w := range waivers {
 		known := false
 		for i, c := range report {
 			if w.Control != c.ID {
@@ -268,9 +296,7 @@ func (s Set) controls(ctx context.Context, r *pipeline.Run) ([]job.Control, erro
 			}
 		}
 		if !known {
-			r.Note("the waiver of %s does nothing: this cluster's report has no such control", w.Control)
+			r.Note("the waiver of %s does nothing: this job's report has no such control", w.Control)
 		}
 	}
-	slices.SortStableFunc(report, func(a, b job.Control) int { return strings.Compare(a.ID, b.ID) })
-	return report, nil
 }

@@ -241,6 +241,9 @@ func (s Set) Outputs(j *job.Job) map[string]string {
 			componentOutputs(info, set)
 		}
 		return out
+	case job.Datastore, job.Cache:
+		datastoreOutputs(j, set)
+		return out
 	}
 	set("egressIps", strings.Join(infra.EgressIPs, ", "))
 	set("scalingGroup", infra.ScalingGroupID)
