@@ -25,6 +25,8 @@ type LogicalDatabase struct {
 	Secret int `json:"-"`
 	// Attempts counts the tries of what is under way.
 	Attempts int `json:"-"`
+	// Dropping: what is under way is its deletion.
+	Dropping bool `json:"-"`
 }
 
 // A Connection says who may use what: a role of its own in a database (or a user
@@ -41,7 +43,7 @@ type Connection struct {
 	Variable   string        `json:"variable,omitempty" doc:"A key of the Secret that holds the whole URL, such as DATABASE_URL"`
 	Role       string        `json:"role" doc:"The role or user that it connects as"`
 	Shared     bool          `json:"shared,omitempty" doc:"The cloud has one credential for all users of this cache: every connection shares it"`
-	Status     LogicalStatus `json:"status" enum:"pending,creating,ready,failed,deleting,deleted"`
+	Status     LogicalStatus `json:"status" enum:"pending,creating,ready,rotating,failed,deleting,deleted"`
 	Error      *Error        `json:"error,omitempty"`
 	RevealedAt *time.Time    `json:"revealedAt,omitempty" doc:"When its secret was shown; it is shown once, and again after a rotation"`
 	RevealedBy string        `json:"revealedBy,omitempty"`
@@ -51,10 +53,14 @@ type Connection struct {
 	UpdatedAt  time.Time     `json:"updatedAt"`
 
 	// Secret is which version of the password counts; Wanted the one that is to
-	// count next, while a rotation is under way.
+	// count: a higher one while a rotation is under way.
 	Secret   int `json:"-"`
 	Wanted   int `json:"-"`
 	Attempts int `json:"-"`
+	// Begun: something of it may exist.
+	Begun bool `json:"-"`
+	// Dropping: what is under way is its deletion.
+	Dropping bool `json:"-"`
 }
 
 // LogicalStatus is where a logical database or a connection stands.
@@ -65,7 +71,8 @@ const (
 	LogicalPending  LogicalStatus = "pending"  // asked for
 	LogicalCreating LogicalStatus = "creating" // begun: something of it may exist
 	LogicalReady    LogicalStatus = "ready"
-	LogicalFailed   LogicalStatus = "failed" // Error says why; the same request again tries again
+	LogicalRotating LogicalStatus = "rotating" // a connection gets another password
+	LogicalFailed   LogicalStatus = "failed"   // Error says why; the same request again tries again
 	LogicalDeleting LogicalStatus = "deleting"
 	LogicalDeleted  LogicalStatus = "deleted"
 )
@@ -79,6 +86,11 @@ const (
 	ReadOnly  AccessMode = "read_only"
 	OwnerMode AccessMode = "owner" // makes and changes tables too: for migrations
 )
+
+// Due reports whether something is still to be carried out.
+func (s LogicalStatus) Due() bool {
+	return s == LogicalPending || s == LogicalCreating || s == LogicalRotating || s == LogicalDeleting
+}
 
 // SyncDatabases is the operation that brings a datastore's logical databases and
 // connections into line with their tables.

@@ -72,7 +72,33 @@ func (h *hold) Record(ctx context.Context, d pipeline.Delta) error {
 	for i := range d.Events {
 		d.Events[i].Run, d.Events[i].Attempt = h.job.Run, h.job.Attempts
 	}
+	if len(d.Databases)+len(d.Connections) > 0 {
+		return h.putLogical(ctx, d)
+	}
 	return h.checkpoint(ctx, ledger.Checkpoint{Job: h.job, Objects: d.Objects, Events: d.Events, Config: d.Config})
+}
+
+// putLogical writes rows of logical databases and connections under the lease.
+func (h *hold) putLogical(ctx context.Context, d pipeline.Delta) error {
+	var err error
+	for attempt := range 6 {
+		if err = h.good(); err != nil {
+			return err
+		}
+		if err = h.r.Ledger.PutLogical(ctx, h.lease, d.Databases, d.Connections); err == nil {
+			return nil
+		}
+		if errors.Is(err, ledger.ErrLeaseLost) {
+			h.lose()
+			return pipeline.ErrLeaseLost
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Duration(50<<attempt) * time.Millisecond):
+		}
+	}
+	return err
 }
 
 func (h *hold) checkpoint(ctx context.Context, c ledger.Checkpoint) error {

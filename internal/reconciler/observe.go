@@ -7,7 +7,6 @@ import (
 
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/ledger"
-	"github.com/zopday/provisioner/internal/steps"
 )
 
 // observeBatch is how many finished jobs one round looks at.
@@ -67,7 +66,7 @@ func (r *Reconciler) observe(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	set := steps.Set{Cloud: provider, Spaces: r.Spaces, Components: r.Components}
+	set := r.steps(provider)
 	if err := set.SameCaller(ctx, j); err != nil {
 		return err
 	}

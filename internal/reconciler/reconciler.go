@@ -29,6 +29,8 @@ type Ledger interface {
 	Observable(ctx context.Context, rt job.ResourceType, every time.Duration, n int) ([]job.Job, error)
 	Observe(ctx context.Context, id string, version int64, infra job.InfraConfig) error
 	ObserveFailed(ctx context.Context, id string, version int64) error
+	PutLogical(ctx context.Context, lease ledger.Lease, databases []job.LogicalDatabase, connections []job.Connection) error
+	WakeLogical(ctx context.Context, n int) (int, error)
 	Wakeups(ctx context.Context) <-chan struct{}
 }
 
@@ -38,6 +40,9 @@ type Config struct {
 	Clouds     cloud.Opener
 	Spaces     steps.Registrar
 	Components steps.Components // nil: none can be installed
+	Logical    steps.Logical    // nil: no logical databases and connections
+	SQL        steps.OpenSQL    // likewise
+	Places     steps.Places     // where spaces are; nil: no connection is brought into one
 	Log        *slog.Logger
 	Hooks      Hooks         // what to count; the zero value counts nothing
 	Worker     string        // this process's name, unique; "" mints one
@@ -144,6 +149,9 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	background.Go(func() { r.wakeLoop(ctx) })
 	if r.Observe > 0 {
 		background.Go(func() { r.observeLoop(ctx) })
+	}
+	if r.Logical != nil {
+		background.Go(func() { r.logicalLoop(ctx) })
 	}
 	slots := make(chan struct{}, r.Slots)
 	for ctx.Err() == nil {
@@ -327,4 +335,33 @@ func (r *Reconciler) sweep() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.memories, func(_ memoryKey, m *remembered) bool { return time.Since(m.used) > memoryAge })
+}
+
+// logicalLoop takes up what was asked of logical databases while their job's last
+// run was just ending.
+func (r *Reconciler) logicalLoop(ctx context.Context) {
+	tick := time.NewTicker(2 * r.Poll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		started, err := r.Ledger.WakeLogical(ctx, logicalBatch)
+		if err != nil && ctx.Err() == nil {
+			r.Log.WarnContext(ctx, "looking for logical databases to carry out", "error", err)
+		}
+		if started > 0 {
+			r.poke()
+		}
+	}
+}
+
+// logicalBatch is how many jobs one round takes up.
+const logicalBatch = 50
+
+// steps are the steps over a cloud, with everything that they need beside it.
+func (r *Reconciler) steps(provider cloud.Provider) steps.Set {
+	return steps.Set{Cloud: provider, Spaces: r.Spaces, Components: r.Components, Logical: r.Logical, SQL: r.SQL, Places: r.Places, Clouds: r.Clouds}
 }

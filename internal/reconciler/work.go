@@ -86,7 +86,7 @@ func (p *pass) run(ctx context.Context) (err error) {
 	if j.Cancelling && j.Phase != job.PhaseTeardown {
 		return p.yield(ctx)
 	}
-	set := steps.Set{Spaces: p.r.Spaces, Components: p.r.Components}
+	set := p.r.steps(nil)
 	list, dir, err := set.Current(j)
 	if err != nil {
 		return p.stop(ctx, job.Error{Code: "unknown-pipeline", Message: err.Error(), Hint: "This version does not know this job; run the version that made it."})

@@ -75,14 +75,10 @@ func bound(what, org, id string) []byte {
 
 // Put writes a secret, or replaces it, in the caller's transaction.
 func (s *Store) Put(ctx context.Context, q db.Q, org, id string, plaintext []byte) error {
-	dek := make([]byte, keySize)
-	rand.Read(dek)
-	data, err := aead(dek)
+	wrapped, sealed, err := s.seal(org, id, plaintext)
 	if err != nil {
 		return fmt.Errorf("secret %s: %w", id, err)
 	}
-	wrapped := s.wrap.Seal(nil, nil, dek, bound("key", org, id))
-	sealed := data.Seal(nil, nil, plaintext, bound("data", org, id))
 	now := "(SELECT " + db.Now(q.Dialect()) + ")"
 	_, err = q.Exec(ctx, `INSERT INTO secrets (org_id, id, key_id, wrapped_key, ciphertext, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, `+now+`, `+now+`)
@@ -92,6 +88,40 @@ func (s *Store) Put(ctx context.Context, q db.Q, org, id string, plaintext []byt
 		return fmt.Errorf("secret %s: %w", id, err)
 	}
 	return nil
+}
+
+// Once is the secret of an ID: the first caller's value is committed, and every
+// caller gets that one.
+func (s *Store) Once(ctx context.Context, d *db.DB, org, id string, value []byte) ([]byte, error) {
+	have, err := s.Get(ctx, d, org, id)
+	if !errors.Is(err, ErrNotFound) {
+		return have, err
+	}
+	err = d.InTx(ctx, func(ctx context.Context, tx db.Q) error {
+		wrapped, sealed, err := s.seal(org, id, value)
+		if err != nil {
+			return err
+		}
+		now := "(SELECT " + db.Now(tx.Dialect()) + ")"
+		_, err = tx.Exec(ctx, `INSERT INTO secrets (org_id, id, key_id, wrapped_key, ciphertext, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $5, `+now+`, `+now+`) ON CONFLICT DO NOTHING`, org, id, s.keyID, wrapped, sealed)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("secret %s: %w", id, err)
+	}
+	return s.Get(ctx, d.Writer(), org, id)
+}
+
+// seal encrypts a secret under a key of its own.
+func (s *Store) seal(org, id string, plaintext []byte) (wrapped, sealed []byte, err error) {
+	dek := make([]byte, keySize)
+	rand.Read(dek)
+	data, err := aead(dek)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.wrap.Seal(nil, nil, dek, bound("key", org, id)), data.Seal(nil, nil, plaintext, bound("data", org, id)), nil
 }
 
 // Get reads a secret of an organisation.

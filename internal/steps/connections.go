@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -29,7 +28,7 @@ const secretPatience = 10 * time.Minute
 // connection carries one connection's work out and saves how it ended.
 func (w *logicalWork) connection(ctx context.Context, c *job.Connection, do func(context.Context, *job.Connection) error) error {
 	done := job.LogicalReady
-	if c.Status == job.LogicalDeleting {
+	if c.Dropping = c.Status == job.LogicalDeleting; c.Dropping {
 		done = job.LogicalDeleted
 	}
 	problem, again, stop := w.settled("connection "+c.Service, &c.Attempts, do(ctx, c))
@@ -61,12 +60,15 @@ func (w *logicalWork) databaseOf(c *job.Connection) *job.LogicalDatabase {
 // createConnection makes a role with its secret, or gives it the next password,
 // and brings the Secret of its space up to date.
 func (w *logicalWork) createConnection(ctx context.Context, c *job.Connection) error {
-	version := max(c.Wanted, c.Secret, 1)
+	version := max(c.Wanted, 1)
 	password, err := w.Logical.Password(ctx, w.r.Job.OrgID, job.SecretID(c.ID, version))
 	if err != nil {
 		return err
 	}
-	c.Status, c.Wanted = job.LogicalCreating, version
+	if c.Status == job.LogicalPending {
+		c.Status = job.LogicalCreating
+	}
+	c.Begun, c.Wanted = true, version
 	if err := w.r.SaveLogical(ctx, nil, []job.Connection{*c}); err != nil {
 		return err
 	}
@@ -131,7 +133,7 @@ func (w *logicalWork) cacheUser(ctx context.Context, c *job.Connection, password
 
 // dropConnection drops the role, then removes the Secret and the password.
 func (w *logicalWork) dropConnection(ctx context.Context, c *job.Connection) error {
-	if c.Wanted > 0 {
+	if c.Begun {
 		if err := w.dropUser(ctx, c); err != nil {
 			return err
 		}
@@ -198,14 +200,14 @@ func (s Set) removeConnections(ctx context.Context, r *pipeline.Run) error {
 		if err := w.forget(ctx, c); err != nil {
 			return err
 		}
-		c.Status = job.LogicalDeleted
+		c.Status, c.Dropping = job.LogicalDeleted, true
 	}
 	for i := range w.databases {
 		d := &w.databases[i]
 		if err := s.Logical.Forget(ctx, r.Job.OrgID, job.SecretID(d.ID, max(d.Secret, 1))); err != nil {
 			return err
 		}
-		d.Status = job.LogicalDeleted
+		d.Status, d.Dropping = job.LogicalDeleted, true
 	}
 	if len(w.databases)+len(w.connections) == 0 {
 		return nil
@@ -233,7 +235,7 @@ func (w *logicalWork) putSecret(ctx context.Context, c *job.Connection, credenti
 
 // removeSecret removes the Secret of a connection; a space that is gone took it along.
 func (w *logicalWork) removeSecret(ctx context.Context, c *job.Connection) error {
-	if c.SpaceID == "" || c.Wanted == 0 {
+	if c.SpaceID == "" || !c.Begun {
 		return nil
 	}
 	access, err := w.spaceAccess(ctx, c.SpaceID)
@@ -299,13 +301,4 @@ func Credentials(j *job.Job, database string, c cloud.CacheCredential) map[strin
 		data["ca.crt"] = d.CACert
 	}
 	return data
-}
-
-// Idle reports whether nothing of the rows waits to be carried out.
-func Idle(databases []job.LogicalDatabase, connections []job.Connection) bool {
-	waits := func(s job.LogicalStatus) bool {
-		return s == job.LogicalPending || s == job.LogicalCreating || s == job.LogicalDeleting
-	}
-	return !slices.ContainsFunc(databases, func(d job.LogicalDatabase) bool { return waits(d.Status) }) &&
-		!slices.ContainsFunc(connections, func(c job.Connection) bool { return waits(c.Status) })
 }

@@ -210,7 +210,7 @@ func (w *logicalWork) sync(ctx context.Context) error {
 		}
 	}
 	for i := range w.connections {
-		if c := &w.connections[i]; c.Status == job.LogicalPending || c.Status == job.LogicalCreating {
+		if c := &w.connections[i]; c.Status.Due() && c.Status != job.LogicalDeleting {
 			if err := w.connection(ctx, c, w.createConnection); err != nil {
 				return err
 			}
@@ -256,6 +256,7 @@ func (w *logicalWork) settled(what string, attempts *int, err error) (problem *j
 
 // database carries one row's work out and saves how it ended.
 func (w *logicalWork) database(ctx context.Context, d *job.LogicalDatabase, do func(context.Context, *job.LogicalDatabase) error, done job.LogicalStatus) error {
+	d.Dropping = d.Status == job.LogicalDeleting
 	problem, again, stop := w.settled("database "+d.Name, &d.Attempts, do(ctx, d))
 	if stop != nil {
 		return stop
