@@ -108,6 +108,7 @@ func (s *server) routes() {
 	s.opsRoutes()
 	s.spaceRoutes()
 	s.componentRoutes()
+	s.databaseRoutes()
 	s.docRoutes()
 }
 

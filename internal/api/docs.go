@@ -74,6 +74,7 @@ func (s *server) completeDocument() {
 	for name, t := range map[string]reflect.Type{
 		"VMSpec": reflect.TypeFor[job.VMSpec](), "NetworkJobSpec": reflect.TypeFor[job.NetworkJobSpec](),
 		"ClusterSpec": reflect.TypeFor[job.ClusterSpec](), "ComponentJobSpec": reflect.TypeFor[job.ComponentJobSpec](),
+		"DatastoreSpec": reflect.TypeFor[job.DatastoreSpec](),
 	} {
 		specs = append(specs, schemas.Schema(t, true, name))
 		if s := schemas.Map()[name]; name != "ComponentJobSpec" {
@@ -84,7 +85,7 @@ func (s *server) completeDocument() {
 	slices.SortFunc(specs, func(a, b *huma.Schema) int { return strings.Compare(a.Ref, b.Ref) })
 	for _, name := range []string{"ConfigRequest", "Config"} {
 		if c := schemas.Map()[name]; c != nil && c.Properties["spec"] != nil {
-			c.Properties["spec"] = &huma.Schema{AnyOf: specs, Description: "What is asked for, by resource type: ClusterSpec for cluster, ComponentJobSpec for component, NetworkJobSpec for network, VMSpec for vm"}
+			c.Properties["spec"] = &huma.Schema{AnyOf: specs, Description: "What is asked for, by resource type: ClusterSpec for cluster, ComponentJobSpec for component, DatastoreSpec for datastore and cache, NetworkJobSpec for network, VMSpec for vm"}
 		}
 	}
 	for _, item := range doc.Paths {
@@ -117,6 +118,10 @@ func operationsOf(item *huma.PathItem) []*huma.Operation {
 var alsoAnswers = map[string]map[string]struct{ status, text string }{
 	"create-job": {"201": {"200", "The job that the idempotency key stands for"}},
 	"delete-job": {"202": {"200", "Cancelled at once: nothing had been made"}},
+
+	"create-database":               {"202": {"200", "The database that has the name already"}},
+	"create-connection":             {"202": {"200", "The connection that the service has already"}},
+	"create-connection-of-database": {"202": {"200", "The connection that the service has already"}},
 
 	"install-component": {"201": {"200", "The job that the idempotency key stands for"}},
 	"register-space":    {"201": {"200", "The space that the cluster has already"}},
@@ -173,7 +178,7 @@ func (s *server) reference() docPage {
 	}
 	slices.SortStableFunc(order, func(a, b string) int {
 		rank := func(s string) int {
-			return max(slices.Index([]string{tagJobs, tagComponents, tagSpaces, tagClusters, "Audit", "Operation"}, s), 0)
+			return max(slices.Index([]string{tagJobs, tagDatabases, tagComponents, tagSpaces, tagClusters, "Audit", "Operation"}, s), 0)
 		}
 		return rank(a) - rank(b)
 	})

@@ -139,3 +139,25 @@ func RoleName(use, id string) string {
 func SecretID(id string, version int) string {
 	return id + "/v" + strconv.Itoa(version)
 }
+
+// ConnectionFaults says what is wrong with what a connection asks for, as far as
+// that needs nothing else to be looked at.
+func ConnectionFaults(c *Connection) []FieldError {
+	var inv Invalid
+	if !serviceNameRE.MatchString(c.Service) {
+		inv.add("service", "is not a service's name", "use 1 to 48 of a-z, 0-9 and hyphen, starting with a letter and not ending with a hyphen")
+	}
+	if !slices.Contains([]AccessMode{ReadWrite, ReadOnly, OwnerMode}, c.Access) {
+		inv.add("access", "is not an access mode", "use read_write, read_only or owner")
+	}
+	if c.Namespace != "" && (!namespaceRE.MatchString(c.Namespace) || strings.HasPrefix(c.Namespace, "kube-")) {
+		inv.add("namespace", "is not a namespace for services", "use 1 to 63 of a-z, 0-9 and hyphen, not starting with kube-")
+	}
+	if c.SecretName != "" && !namespaceRE.MatchString(c.SecretName) {
+		inv.add("secretName", "is not a Secret's name", "use 1 to 63 of a-z, 0-9 and hyphen, not starting or ending with a hyphen")
+	}
+	if c.Variable != "" && !variableRE.MatchString(c.Variable) {
+		inv.add("variable", "is not a variable's name", "use A-Z, 0-9 and underscore, such as DATABASE_URL")
+	}
+	return inv.Fields
+}

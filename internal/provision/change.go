@@ -333,6 +333,10 @@ func protectedParts(j *job.Job) string {
 		return ""
 	case j.ResourceType == job.Cluster && infra.Cluster.ID != "":
 		return "the cluster"
+	case j.ResourceType == job.Datastore && infra.Datastore.ID != "":
+		return "the datastore"
+	case j.ResourceType == job.Cache && infra.Datastore.ID != "":
+		return "the cache"
 	case j.ResourceType != job.VM:
 		return ""
 	case j.Provider == job.AWS && infra.LoadBalancerID != "":

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -33,7 +34,7 @@ var usedBy = map[job.ResourceType]map[string]string{job.VM: usedByVM, job.Networ
 	"admins":          steps.CreateCluster,
 	"adopt":           steps.CreateCluster,
 	"components":      steps.BootstrapComponents,
-}, job.Component: {
+}, job.Datastore: usedByDatastore, job.Cache: usedByDatastore, job.Component: {
 	"spaceId":             steps.Validate,
 	"component.name":      steps.InstallRelease,
 	"component.release":   steps.InstallRelease,
@@ -41,6 +42,31 @@ var usedBy = map[job.ResourceType]map[string]string{job.VM: usedByVM, job.Networ
 	"component.version":   steps.InstallRelease,
 	"component.values":    steps.InstallRelease,
 }}
+
+var usedByDatastore = map[string]string{
+	"network":             steps.CreateNetwork,
+	"existing":            steps.CreateNetwork,
+	"access":              steps.CreateSubnetGroup,
+	"version":             steps.CreateSubnetGroup,
+	"engine":              steps.CreateSubnetGroup,
+	"preset":              steps.CreateDatastore,
+	"size":                steps.CreateDatastore,
+	"instanceType":        steps.CreateDatastore,
+	"storageGiB":          steps.CreateDatastore,
+	"storageMaxGiB":       steps.CreateDatastore,
+	"replicas":            steps.CreateDatastore,
+	"highAvailability":    steps.CreateDatastore,
+	"backupRetentionDays": steps.CreateDatastore,
+	"deletionProtection":  steps.CreateDatastore,
+	"maintenanceWindow":   steps.CreateDatastore,
+	"adminUser":           steps.CreateIAM,
+	"entraAdmin":          steps.CreateDatastore,
+	"accessKeys":          steps.CreateDatastore,
+	"principals":          steps.CreateDatastore,
+	"adopt":               steps.CreateDatastore,
+	"monitorOnly":         steps.CreateDatastore,
+	"databases":           steps.CreateDatabases,
+}
 
 var usedByVM = map[string]string{
 	"network":                  steps.CreateNetwork,
@@ -107,6 +133,8 @@ func (s *Service) edit(j *job.Job, r PatchRequest, past *history) (note string, 
 	case j.ResourceType == job.Component && j.Status == job.Failed && j.Phase == job.PhaseUpdate:
 		return "", nil, refuse(WrongState, `Send it with {"componentOp":"upgrade"}, or go back with {"componentOp":"rollback"}.`,
 			"the component is installed, and its last %s failed; its version and values are changed by an upgrade", j.VMOp)
+	case j.Status == job.Failed && commandsFor(j) && !slices.ContainsFunc(paths, func(p string) bool { return p != "skipFinalSnapshot" }):
+		// How a teardown ends may be decided anew at any time before it ends.
 	case j.Status == job.Failed && j.Phase != job.PhaseTeardown:
 		if err := editFailed(j, spec, paths, past); err != nil {
 			return "", nil, err
@@ -301,9 +329,12 @@ func forget(c *job.InfraConfig, path string) {
 		c.InstanceType, c.ImageID, c.ImageName, c.RootDevice = "", "", "", ""
 	case within(path, "network"), within(path, "existing"):
 		c.Zones, c.NetworkPlan = nil, nil
+	case within(path, "size"), path == "instanceType", path == "preset", path == "engine":
+		c.Datastore.Class, c.Datastore.Version = "", ""
 	case path == "version", path == "nodePools", path == "podCidr", path == "serviceCidr", within(path, "endpoint"):
 		// Nothing is made of these yet, or the edit would have been refused.
 		c.Cluster.Version, c.Cluster.SupportUntil, c.Cluster.NodePools = "", "", nil
+		c.Datastore.Version, c.Datastore.Class = "", ""
 		c.Cluster.PodCIDR, c.Cluster.ServiceCIDR, c.Cluster.PublicCIDRs, c.Cluster.Public = "", "", nil, false
 	}
 }
@@ -313,6 +344,9 @@ func forget(c *job.InfraConfig, path string) {
 func editFinished(j *job.Job, paths []string) error {
 	if len(paths) == 0 {
 		return nil
+	}
+	if j.ResourceType == job.Datastore || j.ResourceType == job.Cache {
+		return editDatastore(j, paths)
 	}
 	if j.ResourceType == job.Component {
 		return refuse(WrongState, `Send it with {"componentOp":"upgrade"}.`, "the component is installed; its version and values are changed by an upgrade")
@@ -347,36 +381,86 @@ func editFinished(j *job.Job, paths []string) error {
 	return nil
 }
 
+// commandsFor reports whether the job is of a family that only its cloud's own
+// commands change.
+func commandsFor(j *job.Job) bool { return consoleCommands[j.ResourceType] != nil }
+
 // consoleCommands is what the clouds' own command lines call a change of a
 // datastore.
 var consoleCommands = map[job.ResourceType]map[job.Provider]string{
 	job.Datastore: {
 		job.AWS:   "aws rds modify-db-instance --db-instance-identifier %s",
 		job.GCP:   "gcloud sql instances patch %s",
-		job.Azure: "az mysql flexible-server update --name %[1]s (or az postgres flexible-server update --name %[1]s)",
+		job.Azure: "az mysql flexible-server update --name %s",
 	},
 	job.Cache: {
 		job.AWS:   "aws elasticache modify-replication-group --replication-group-id %s",
 		job.GCP:   "gcloud redis instances update %s",
-		job.Azure: "az redisenterprise update --cluster-name %s",
+		job.Azure: "az redisenterprise update --name %s",
 	},
 }
 
-// customerDatabase refuses every change of a datastore that exists.
+// onPaper are the fields of a datastore's spec that say what this provisioner does,
+// not what the datastore is.
+func onPaper(path string) bool {
+	return within(path, "databases") || within(path, "waive") || path == "skipFinalSnapshot"
+}
+
+// customerDatabase refuses every change of a datastore that exists, or may.
 func customerDatabase(j *job.Job, r PatchRequest) error {
 	commands := consoleCommands[j.ResourceType]
-	if commands == nil || j.Status == job.Draft || r.Config == nil || len(r.Config.Spec) == 0 {
+	d := j.Config.InfraConfig.Datastore
+	if commands == nil || j.Status == job.Draft || r.Config == nil || len(r.Config.Spec) == 0 || j.Status == job.Failed && d.ID == "" && j.Owns() {
 		return nil
 	}
 	var touched map[string]json.RawMessage
 	if err := json.Unmarshal(r.Config.Spec, &touched); err != nil {
 		return refuse(Malformed, "Send an object.", "config.spec is not an object")
 	}
-	refusal := &Refusal{Kind: CustomerDatabase,
+	name := cmp.Or(d.Name, j.Name)
+	refusal := &Refusal{Kind: CustomerDatabase, Job: j.ID,
 		Message: fmt.Sprintf("%s is a %s: the provisioner never changes its tier, class, storage, version, replicas or flags, even one that it created; that stays with those who run it", j.Name, j.ResourceType),
-		Hint:    "Change it with the cloud's own command: " + fmt.Sprintf(commands[j.Provider], j.Name)}
+		Hint:    "Change it with the cloud's own command: " + consoleCommand(j, name)}
 	for _, k := range slices.Sorted(maps.Keys(touched)) {
+		if j.Owns() && onPaper(k) {
+			continue
+		}
 		refusal.Fields = append(refusal.Fields, job.FieldError{Field: "config.spec." + clip(k), Message: "is not changed by the provisioner", Fix: "use the cloud's own command"})
 	}
+	if len(refusal.Fields) == 0 {
+		return nil
+	}
 	return refusal
+}
+
+// consoleCommand is the cloud's own command for a change of a datastore.
+func consoleCommand(j *job.Job, name string) string {
+	command := fmt.Sprintf(consoleCommands[j.ResourceType][j.Provider], name)
+	if j.Provider != job.Azure {
+		return command
+	}
+	if engineOf(j) == job.Postgres {
+		command = "az postgres flexible-server update --name " + name
+	}
+	if group := cmp.Or(j.Config.InfraConfig.ResourceGroup, j.Config.InfraConfig.ExistingResourceGroup); group != "" {
+		command += " --resource-group " + group
+	}
+	return command
+}
+
+// editDatastore lets what is only on paper change on a finished datastore job.
+func editDatastore(j *job.Job, paths []string) error {
+	var fields []job.FieldError
+	for _, path := range paths {
+		switch {
+		case within(path, "databases"):
+			fields = append(fields, job.FieldError{Field: "config.spec." + path, Message: "is what was made at first", Fix: "use POST and DELETE /provisioning-jobs/" + j.ID + "/databases"})
+		case !onPaper(path):
+			fields = append(fields, job.FieldError{Field: "config.spec." + path, Message: "is not changed by the provisioner", Fix: "use the cloud's own command: " + consoleCommand(j, cmp.Or(j.Config.InfraConfig.Datastore.Name, j.Name))})
+		}
+	}
+	if len(fields) > 0 {
+		return invalid(fields...)
+	}
+	return nil
 }

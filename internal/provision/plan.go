@@ -180,6 +180,12 @@ func leftAlone(j *job.Job) []LeftAlone {
 			return out
 		}
 		return append(out, adopted(j, spec.Adopt)...)
+	case job.Datastore, job.Cache:
+		spec, err := j.DatastoreSpec()
+		if err != nil {
+			return out
+		}
+		return append(out, adopted(j, spec.Adopt)...)
 	case job.Component:
 		return append(out, LeftAlone{What: "cluster " + j.ClusterRef().Name, Why: "the space that it is installed onto"})
 	}
@@ -253,7 +259,11 @@ func (s *Service) set(ctx context.Context, j *job.Job) (steps.Set, error) {
 	if err != nil {
 		return steps.Set{}, asked(err)
 	}
-	return steps.Set{Cloud: provider, Spaces: s.Spaces, Components: s.Components}, nil
+	set := steps.Set{Cloud: provider, Spaces: s.Spaces, Components: s.Components, SQL: s.SQL}
+	if s.Logical != nil && s.SQL != nil {
+		set.Logical = s.Logical
+	}
+	return set, nil
 }
 
 // asked puts an error of a cloud into words; anything else stays what it is.

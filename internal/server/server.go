@@ -188,12 +188,18 @@ func (s *Server) parts(c Config, d *db.DB) (parts, error) {
 	if err != nil {
 		return p, err
 	}
-	p.service = provision.New(provision.Config{Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Pace: pace, Gates: c.Gates, Log: c.Log})
+	use := provision.Config{Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Pace: pace, Gates: c.Gates, Log: c.Log}
+	work := reconciler.Config{
+		Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Log: c.Log, Hooks: hooks(p.metrics), Version: c.Version.Version,
+		Slots: c.Workers, DeadAfter: c.DeadAfter, Pace: pace,
+	}
+	if s.secrets != nil {
+		keep := logical{ledger: l, db: d, secrets: s.secrets}
+		use.Logical, work.Logical, work.Places = keep, keep, registry
+	}
+	p.service = provision.New(use)
 	if c.Workers > 0 {
-		p.reconciler = reconciler.New(reconciler.Config{
-			Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Log: c.Log, Hooks: hooks(p.metrics), Version: c.Version.Version,
-			Slots: c.Workers, DeadAfter: c.DeadAfter, Pace: pace,
-		})
+		p.reconciler = reconciler.New(work)
 	}
 	return p, nil
 }

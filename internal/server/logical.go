@@ -1,0 +1,45 @@
+package server
+
+import (
+	"context"
+
+	"github.com/zopday/provisioner/internal/db"
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/ledger"
+	"github.com/zopday/provisioner/internal/secrets"
+)
+
+// logical keeps the rows of logical databases and connections in the ledger, and
+// what they authenticate with in the secret store.
+type logical struct {
+	ledger  *ledger.Ledger
+	db      *db.DB
+	secrets *secrets.Store
+}
+
+func (l logical) Rows(ctx context.Context, org, jobID string) ([]job.LogicalDatabase, []job.Connection, error) {
+	databases, err := l.ledger.Databases(ctx, org, jobID)
+	if err != nil {
+		return nil, nil, err
+	}
+	connections, err := l.ledger.Connections(ctx, org, jobID)
+	return databases, connections, err
+}
+
+func (l logical) Password(ctx context.Context, org, id string) (string, error) {
+	got, err := l.secrets.Once(ctx, l.db, org, id, []byte(secrets.Password()))
+	return string(got), err
+}
+
+func (l logical) Keep(ctx context.Context, org, id, secret string) error {
+	return l.db.InTx(ctx, func(ctx context.Context, tx db.Q) error { return l.secrets.Put(ctx, tx, org, id, []byte(secret)) })
+}
+
+func (l logical) Forget(ctx context.Context, org, id string) error {
+	return l.db.InTx(ctx, func(ctx context.Context, tx db.Q) error { return l.secrets.Delete(ctx, tx, org, id) })
+}
+
+func (l logical) Secret(ctx context.Context, org, id string) (string, error) {
+	got, err := l.secrets.Get(ctx, l.db, org, id)
+	return string(got), err
+}
