@@ -58,19 +58,20 @@ var rules = map[string]rule{
 	"internal/spaces/configv1/configv1connect": {may: "internal/spaces/configv1"},
 	"internal/components":                      {may: "internal/job internal/pipeline internal/cloud internal/kube", tests: "internal/sim/..."},
 	"internal/kube":                            {may: "internal/job internal/pipeline internal/cloud", tests: "internal/sim/..."},
+	"internal/remediation":                     {may: "internal/job internal/pipeline internal/cloud"},
 	"internal/steps": {
-		may:   "internal/job internal/pipeline internal/cloud internal/kube internal/spaces/... internal/secrets internal/bootstrap",
+		may:   "internal/job internal/pipeline internal/cloud internal/remediation internal/kube internal/spaces/... internal/secrets internal/bootstrap",
 		tests: "internal/db internal/cloud/... internal/sim/...",
 	},
 	"internal/reconciler": {
-		may:   "internal/job internal/pipeline internal/ledger internal/audit internal/cloud internal/steps",
+		may:   "internal/job internal/pipeline internal/ledger internal/audit internal/cloud internal/remediation internal/steps",
 		tests: "internal/db internal/spaces/... internal/sim/... internal/cloud/... internal/pgtest",
 	},
 
 	// The use cases, and the ways to them.
 	"internal/provision": {
 		may: "internal/job internal/pipeline internal/ledger internal/db internal/access internal/audit " +
-			"internal/spaces/... internal/secrets internal/cloud internal/steps internal/bootstrap internal/components internal/kube",
+			"internal/spaces/... internal/secrets internal/cloud internal/remediation internal/steps internal/bootstrap internal/components internal/kube",
 		tests: "internal/sim/... internal/cloud/... internal/reconciler internal/pgtest",
 	},
 	"internal/observe": {may: "internal/ledger internal/job internal/db", tests: "internal/pgtest"},
@@ -84,7 +85,7 @@ var rules = map[string]rule{
 	// server puts one process together out of all that it runs, but not the simulation.
 	"internal/server": {
 		may: "internal/job internal/pipeline internal/db internal/secrets internal/access internal/audit internal/ledger " +
-			"internal/cloud/... internal/components internal/spaces/... internal/steps internal/reconciler internal/provision internal/observe internal/api",
+			"internal/cloud/... internal/components internal/remediation internal/spaces/... internal/steps internal/reconciler internal/provision internal/observe internal/api",
 		tests: "internal/sim/... internal/client internal/pgtest",
 	},
 

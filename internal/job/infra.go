@@ -69,6 +69,9 @@ type InfraConfig struct {
 	// Datastores and caches.
 	Datastore DatastoreInfo `json:"datastore,omitzero"`
 
+	// Remediation jobs.
+	Remediation *RemediationInfo `json:"remediation,omitempty"`
+
 	SpaceID    string     `json:"spaceId,omitempty"`
 	ObservedAt *time.Time `json:"observedAt,omitempty"` // when the observer last refreshed VMs and Targets
 	Warnings   []string   `json:"warnings,omitempty"`

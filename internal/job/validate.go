@@ -138,8 +138,8 @@ func (j *Job) Validate() error {
 	if !nameRE.MatchString(j.Name) {
 		inv.add("name", fmt.Sprintf("%q is not a name", j.Name), "use 1 to 63 of a-z, 0-9 and hyphen, starting with a letter and not ending with a hyphen")
 	}
-	if j.Kind != Provisioning {
-		inv.add("kind", fmt.Sprintf("%q cannot be created here", j.Kind), `use "provisioning"`)
+	if j.Kind != Provisioning && j.Kind != Remediation {
+		inv.add("kind", fmt.Sprintf("%q is not a kind of job", j.Kind), "use provisioning or remediation")
 	}
 	if !slices.Contains([]Mode{ModeCreate, ModeCreateInExisting, ModeAdopt}, j.Mode) {
 		inv.add("mode", fmt.Sprintf("%q is not a mode", j.Mode), "use create, create_in_existing or adopt")
@@ -152,6 +152,8 @@ func (j *Job) Validate() error {
 	}
 	if !slices.Contains([]ResourceType{Cache, Cluster, Component, Datastore, Network, VM}, j.ResourceType) {
 		inv.add("resourceType", fmt.Sprintf("%q is not a resource type that this version provisions", j.ResourceType), "use cache, cluster, component, datastore, network or vm")
+	} else if j.Kind == Remediation {
+		j.validateRemediation(&inv)
 	} else if known {
 		j.validateSpec(&inv)
 	}

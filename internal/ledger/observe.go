@@ -88,6 +88,6 @@ func (l *Ledger) ObserveFailed(ctx context.Context, id string, version int64) er
 // Observable returns up to n completed jobs of a family, of all organisations,
 // that no observer has looked at for every, those that wait longest first.
 func (l *Ledger) Observable(ctx context.Context, rt job.ResourceType, every time.Duration, n int) ([]job.Job, error) {
-	return l.selectJobs(ctx, `status = 'completed' AND resource_type = $1 AND (looked_at IS NULL OR looked_at <= `+l.now+` - $2)
+	return l.selectJobs(ctx, `status = 'completed' AND kind = 'provisioning' AND resource_type = $1 AND (looked_at IS NULL OR looked_at <= `+l.now+` - $2)
 		ORDER BY coalesce(looked_at, 0), id LIMIT $3`, string(rt), every.Microseconds(), n)
 }

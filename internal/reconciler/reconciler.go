@@ -12,6 +12,7 @@ import (
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/ledger"
 	"github.com/zopday/provisioner/internal/pipeline"
+	"github.com/zopday/provisioner/internal/remediation"
 	"github.com/zopday/provisioner/internal/steps"
 )
 
@@ -39,10 +40,12 @@ type Config struct {
 	Ledger     Ledger
 	Clouds     cloud.Opener
 	Spaces     steps.Registrar
-	Components steps.Components // nil: none can be installed
-	Logical    steps.Logical    // nil: no logical databases and connections
-	SQL        steps.OpenSQL    // likewise
-	Places     steps.Places     // where spaces are; nil: no connection is brought into one
+	Components steps.Components      // nil: none can be installed
+	Logical    steps.Logical         // nil: no logical databases and connections
+	SQL        steps.OpenSQL         // likewise
+	Places     steps.Places          // where spaces are; nil: no connection is brought into one
+	Pausers    *remediation.Registry // what may be paused; nil: nothing
+	Past       steps.Past            // what was done to a subject before; nil: likewise
 	Log        *slog.Logger
 	Hooks      Hooks         // what to count; the zero value counts nothing
 	Worker     string        // this process's name, unique; "" mints one
@@ -363,5 +366,5 @@ const logicalBatch = 50
 
 // steps are the steps over a cloud, with everything that they need beside it.
 func (r *Reconciler) steps(provider cloud.Provider) steps.Set {
-	return steps.Set{Cloud: provider, Spaces: r.Spaces, Components: r.Components, Logical: r.Logical, SQL: r.SQL, Places: r.Places, Clouds: r.Clouds}
+	return steps.Set{Cloud: provider, Spaces: r.Spaces, Components: r.Components, Logical: r.Logical, SQL: r.SQL, Places: r.Places, Clouds: r.Clouds, Pausers: r.Pausers, Past: r.Past}
 }

@@ -122,6 +122,9 @@ func (s Set) checks(ctx context.Context, r *pipeline.Run) ([]cloud.Check, error)
 
 // questions are what a plan asks before anything is made.
 func (s Set) questions(ctx context.Context, r *pipeline.Run) ([]cloud.Check, error) {
+	if r.Job.Kind == job.Remediation {
+		return s.remediationChecks(ctx, r), ctx.Err()
+	}
 	if r.Job.ResourceType == job.Component {
 		checks, _ := s.componentChecks(ctx, r) // what could not be asked stands in them
 		return checks, ctx.Err()

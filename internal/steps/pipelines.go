@@ -13,6 +13,7 @@ import (
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
+	"github.com/zopday/provisioner/internal/remediation"
 	configv1 "github.com/zopday/provisioner/internal/spaces/configv1"
 )
 
@@ -36,6 +37,8 @@ const (
 	CreatePeering        = "stepCreatePeering"
 	CreateDNSZone        = "stepCreateDNSZone"
 	RegisterSpace        = "stepRegisterSpace"
+	ApplyRemediation     = "stepApplyRemediation"
+	VerifyRemediation    = "stepVerify"
 	Finalize             = "stepFinalize"
 )
 
@@ -50,16 +53,20 @@ type Registrar interface {
 type Set struct {
 	Cloud      cloud.Provider
 	Spaces     Registrar
-	Components Components   // nil: none can be installed
-	Logical    Logical      // nil: no logical databases and connections
-	SQL        OpenSQL      // likewise
-	Places     Places       // where spaces are; nil: no connection is brought into one
-	Clouds     cloud.Opener // the other clouds, for spaces that are there; nil: likewise
+	Components Components            // nil: none can be installed
+	Logical    Logical               // nil: no logical databases and connections
+	SQL        OpenSQL               // likewise
+	Places     Places                // where spaces are; nil: no connection is brought into one
+	Clouds     cloud.Opener          // the other clouds, for spaces that are there; nil: likewise
+	Pausers    *remediation.Registry // what may be paused; nil: nothing
+	Past       Past                  // what was done to a subject before; nil: likewise
 }
 
 // Pipeline is every step that the job's family can go through.
 func (s Set) Pipeline(j *job.Job) (pipeline.Pipeline, error) {
 	switch {
+	case j.Kind == job.Remediation:
+		return s.remediation(), nil
 	case j.Kind == job.Provisioning && j.ResourceType == job.VM:
 		return s.vm(), nil
 	case j.Kind == job.Provisioning && j.ResourceType == job.Network:

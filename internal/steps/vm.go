@@ -228,6 +228,10 @@ func (s Set) Outputs(j *job.Job) map[string]string {
 			out[k] = v
 		}
 	}
+	if j.Kind == job.Remediation {
+		remediationOutputs(j, set)
+		return out
+	}
 	if j.ResourceType != job.Component { // it knows its cluster's network, and has none
 		set("networkId", infra.NetworkID)
 	}
