@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/zopday/provisioner/internal/job"
@@ -169,6 +170,13 @@ func costOf(j *job.Job, resolved job.InfraConfig) (Cost, error) {
 			e.network(j, network, nil, p)
 		}
 		left = append(left, "load balancers and volumes that workloads ask for", "logs and metrics, which are billed by volume")
+	case job.Datastore, job.Cache:
+		spec, err := j.DatastoreSpec()
+		if err != nil {
+			return Cost{}, err
+		}
+		e.datastore(j.ResourceType, spec, resolved.Datastore)
+		left = append(left, "backups beyond the size of the disk, and the final snapshot for as long as it is kept", "logs, which are billed by volume")
 	default:
 		spec, err := j.VMSpec()
 		if err != nil {
@@ -273,6 +281,24 @@ func (e *estimate) cluster(spec job.ClusterSpec, resolved job.ClusterInfo, p reg
 		e.add(fmt.Sprintf("disks of pool %s, %d GiB each", n.Name, n.DiskGiB), "GiB-month", p.GP3GiBMonth, least, most, float64(n.DiskGiB), "GiB")
 	}
 	e.assume("from the pools' min to their max")
+}
+
+// datastore lists what a datastore or cache is billed for. The table has no prices
+// of managed databases.
+func (e *estimate) datastore(t job.ResourceType, spec job.DatastoreSpec, resolved job.DatastoreInfo) {
+	class := cmp.Or(resolved.Class, spec.InstanceType)
+	name := strings.TrimSuffix(spec.Engine.Title()+", "+class, ", ")
+	nodes := 1.0
+	switch {
+	case t == job.Cache:
+		nodes = float64(1 + spec.ReplicaCount())
+	case spec.HA():
+		nodes = 2
+	}
+	e.add(name, "hour", nil, nodes, nodes, hoursAMonth, "hours")
+	if t == job.Datastore {
+		e.add(fmt.Sprintf("disks, %d GiB each", spec.StorageGiB), "GiB-month", nil, nodes, nodes, float64(spec.StorageGiB), "GiB")
+	}
 }
 
 // networkParts are what only a network job makes.
