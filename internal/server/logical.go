@@ -27,7 +27,7 @@ func (l logical) Rows(ctx context.Context, org, jobID string) ([]job.LogicalData
 }
 
 func (l logical) Password(ctx context.Context, org, id string) (string, error) {
-	got, err := l.secrets.Once(ctx, l.db, org, id, []byte(secrets.Password()))
+	got, err := l.secrets.Once(ctx, l.db, org, id, []byte(job.NewPassword()))
 	return string(got), err
 }
 

@@ -1,4 +1,4 @@
-package secrets
+package job
 
 import (
 	"crypto/rand"
@@ -10,23 +10,23 @@ import (
 // needs no quoting in SQL, in a shell or in a URL. RDS refuses / @ " and space,
 // Azure wants three of upper case, lower case, digits and others.
 const (
-	lower  = "abcdefghijklmnopqrstuvwxyz"
-	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	lowerCase  = "abcdefghijklmnopqrstuvwxyz"
+	upperCase  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	digits = "0123456789"
 
 	passwordLength = 32
 )
 
-// Password makes a password of 32 letters and digits, beginning with a letter, with
+// NewPassword makes a password of 32 letters and digits, beginning with a letter, with
 // some of each kind: 190 bits of chance.
-func Password() string {
+func NewPassword() string {
 	for {
 		var b strings.Builder
-		b.WriteByte(pick(lower + upper))
+		b.WriteByte(pick(lowerCase + upperCase))
 		for b.Len() < passwordLength {
-			b.WriteByte(pick(lower + upper + digits))
+			b.WriteByte(pick(lowerCase + upperCase + digits))
 		}
-		if p := b.String(); strings.ContainsAny(p, lower) && strings.ContainsAny(p, upper) && strings.ContainsAny(p, digits) {
+		if p := b.String(); strings.ContainsAny(p, lowerCase) && strings.ContainsAny(p, upperCase) && strings.ContainsAny(p, digits) {
 			return p
 		}
 	}

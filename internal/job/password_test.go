@@ -1,4 +1,4 @@
-package secrets
+package job
 
 import (
 	"net/url"
@@ -13,7 +13,7 @@ func TestPasswords(t *testing.T) {
 	kinds := []*regexp.Regexp{regexp.MustCompile(`[a-z]`), regexp.MustCompile(`[A-Z]`), regexp.MustCompile(`[0-9]`)}
 	seen := map[string]bool{}
 	for range 10_000 {
-		p := Password()
+		p := NewPassword()
 		if !plain.MatchString(p) || url.QueryEscape(p) != p || seen[p] {
 			t.Fatalf("%q is no password, needs quoting, or came twice", p)
 		}
