@@ -58,6 +58,7 @@ var rules = map[string]rule{
 	"internal/spaces/configv1/configv1connect": {may: "internal/spaces/configv1"},
 	"internal/components":                      {may: "internal/job internal/pipeline internal/cloud internal/kube", tests: "internal/sim/..."},
 	"internal/kube":                            {may: "internal/job internal/pipeline internal/cloud", tests: "internal/sim/..."},
+	"internal/databases":                       {may: "internal/job internal/pipeline internal/cloud", tests: "internal/sim/..."},
 	"internal/remediation":                     {may: "internal/job internal/pipeline internal/cloud"},
 	"internal/steps": {
 		may:   "internal/job internal/pipeline internal/cloud internal/remediation internal/kube internal/spaces/... internal/secrets internal/bootstrap",
@@ -85,7 +86,7 @@ var rules = map[string]rule{
 	// server puts one process together out of all that it runs, but not the simulation.
 	"internal/server": {
 		may: "internal/job internal/pipeline internal/db internal/secrets internal/access internal/audit internal/ledger " +
-			"internal/cloud/... internal/components internal/remediation internal/spaces/... internal/steps internal/reconciler internal/provision internal/observe internal/api",
+			"internal/cloud/... internal/components internal/databases internal/remediation internal/spaces/... internal/steps internal/reconciler internal/provision internal/observe internal/api",
 		tests: "internal/sim/... internal/client internal/pgtest",
 	},
 
@@ -94,11 +95,12 @@ var rules = map[string]rule{
 	"internal/sim/guest":          {},
 	"internal/sim/charts":         {},
 	"internal/sim/kube":           {may: "internal/sim"},
-	"internal/sim/aws":            {may: "internal/sim internal/sim/guest", tests: "internal/sim/kube"},
-	"internal/sim/gcp":            {may: "internal/sim internal/sim/guest internal/sim/gcp/...", tests: "internal/sim/kube"},
+	"internal/sim/databases":      {may: "internal/sim"},
+	"internal/sim/aws":            {may: "internal/sim internal/sim/guest", tests: "internal/sim/kube internal/sim/databases"},
+	"internal/sim/gcp":            {may: "internal/sim internal/sim/guest internal/sim/gcp/...", tests: "internal/sim/kube internal/sim/databases"},
 	"internal/sim/gcp/schema":     {},
 	"internal/sim/gcp/schema/gen": {},
-	"internal/sim/azure":          {may: "internal/sim internal/sim/guest internal/sim/azure/...", tests: "internal/sim/kube"},
+	"internal/sim/azure":          {may: "internal/sim internal/sim/guest internal/sim/azure/...", tests: "internal/sim/kube internal/sim/databases"},
 
 	// For tests alone, and the binary.
 	"internal/pgtest": {},
@@ -111,16 +113,18 @@ var rules = map[string]rule{
 // outside names code of others that only some packages may import, tests aside.
 var outside = map[string]string{
 	// The simulations take the shapes of messages from the SDKs.
-	"github.com/aws/":          "internal/cloud/aws internal/sim/aws",
-	"google.golang.org/api/":   "internal/cloud/gcp internal/sim/gcp",
-	"github.com/Azure/":        "internal/cloud/azure internal/sim/azure",
-	"github.com/jackc/pgx/":    "internal/db internal/ledger internal/pgtest",
-	"github.com/spf13/cobra":   "internal/cli cmd/zopday",
-	"github.com/danielgtaylor": "internal/api",
-	"mvdan.cc/sh/":             "internal/bootstrap internal/sim/...",
-	"k8s.io/":                  "internal/kube internal/components internal/sim/kube",
-	"helm.sh/":                 "internal/components",
-	"testing":                  "internal/pgtest internal/e2e",
+	"github.com/aws/":           "internal/cloud/aws internal/sim/aws",
+	"google.golang.org/api/":    "internal/cloud/gcp internal/sim/gcp",
+	"github.com/Azure/":         "internal/cloud/azure internal/sim/azure",
+	"github.com/jackc/pgx/":     "internal/db internal/ledger internal/pgtest internal/databases internal/sim/databases",
+	"github.com/go-sql-driver/": "internal/databases internal/sim/databases",
+	"github.com/robfig/cron/":   "internal/remediation",
+	"github.com/spf13/cobra":    "internal/cli cmd/zopday",
+	"github.com/danielgtaylor":  "internal/api",
+	"mvdan.cc/sh/":              "internal/bootstrap internal/sim/...",
+	"k8s.io/":                   "internal/kube internal/components internal/sim/kube",
+	"helm.sh/":                  "internal/components",
+	"testing":                   "internal/pgtest internal/e2e",
 }
 
 type listed struct {
