@@ -81,6 +81,7 @@ func (s *server) databaseRoutes() {
 	})
 	s.connectionRoutes()
 	s.presetRoute()
+	s.recommendRoute()
 }
 
 func (s *server) createDatabaseRoute() {
@@ -251,6 +252,20 @@ func oneConnection[In any](s *server, path, suffix string, at func(*In) (jobID, 
 			}
 			return &revealOut{CacheControl: "no-store", Body: Data[*provision.Revealed]{Data: v}}, nil
 		})
+}
+
+func (s *server) recommendRoute() {
+	type out struct{ Body List[job.Recommendation] }
+	route(s, huma.Operation{
+		OperationID: "recommend-size", Method: http.MethodGet, Path: "/provisioning-jobs/{id}/recommendations", Tags: []string{tagDatabases},
+		Summary: "Say which size a datastore or cache should have", Description: "From the cloud's metrics of the last 14 days, with the numbers and the cloud's own command. Nothing is applied.", Errors: []int{404, 409, 422, 503},
+	}, []access.Policy{access.JobView}, func(ctx context.Context, in *JobID) (*out, error) {
+		items, err := s.Service.Recommendations(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		return &out{listOf(items, "")}, nil
+	})
 }
 
 func (s *server) presetRoute() {

@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) databasesCmd() *cobra.Command {
-	return nounCmd("databases", "Make logical databases in a datastore", a.databasesList(), a.databasesCreate(), a.databasesDelete(), a.databasesPresets())
+	return nounCmd("databases", "Make logical databases in a datastore", a.databasesList(), a.databasesCreate(), a.databasesDelete(), a.databasesPresets(), a.databasesRecommend())
 }
 
 func (a *app) connectionsCmd() *cobra.Command {
@@ -197,6 +197,30 @@ func (a *app) databasesPresets() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&cache, "cache", false, "those of caches")
 	return cmd
+}
+
+func (a *app) databasesRecommend() *cobra.Command {
+	return a.jobCmd("recommend", "Say which size a datastore or cache should have; nothing is applied", "  zopday databases recommend shop-db",
+		func(ctx context.Context, c *client.Client, j client.Job, _ *client.Response) error {
+			rctx, cancel := a.slowRequest(ctx)
+			defer cancel()
+			resp, all, err := c.Recommendations(rctx, j.ID)
+			if err != nil {
+				return err
+			}
+			return a.print(resp, func(w io.Writer) {
+				for _, r := range all {
+					fmt.Fprintf(w, "%s: %s %s", clean(r.What), clean(r.Advice), clean(r.From))
+					if r.To != r.From {
+						fmt.Fprintf(w, " to %s", clean(r.To))
+					}
+					fmt.Fprintf(w, "\n  %s\n", clean(r.Reason))
+					if r.Command != "" {
+						fmt.Fprintf(w, "  %s\n", clean(r.Command))
+					}
+				}
+			})
+		})
 }
 
 func count(n int, unit string) string {

@@ -85,3 +85,9 @@ func (c *Client) Presets(ctx context.Context, t job.ResourceType) (r *Response, 
 	r, all, _, err = page[job.Preset](ctx, c, "/catalog/presets", url.Values{"resourceType": {string(t)}})
 	return r, all, err
 }
+
+// Recommendations says which size a datastore should have.
+func (c *Client) Recommendations(ctx context.Context, id string) (r *Response, all []job.Recommendation, err error) {
+	r, all, _, err = page[job.Recommendation](ctx, c, jobPath(id, "recommendations"), nil)
+	return r, all, err
+}

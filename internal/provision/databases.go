@@ -260,3 +260,24 @@ func notReady(what string, status job.LogicalStatus, problem *job.Error) error {
 	}
 	return refuse(WrongState, "Wait until it is ready, then ask again.", "%s is %s", what, status)
 }
+
+// Recommendations says which size a datastore or cache should have, from the
+// cloud's metrics. Nothing of it is ever applied.
+func (s *Service) Recommendations(ctx context.Context, ref string) ([]job.Recommendation, error) {
+	j, err := s.datastore(ctx, access.JobView, ref, true)
+	if err != nil {
+		return nil, err
+	}
+	if j.Config.InfraConfig.Datastore.ID == "" || j.Status == job.Cancelled {
+		return nil, refuse(WrongState, "Ask again once it is completed.", "the job %s has no datastore: it is %s", j.Name, j.Status)
+	}
+	set, err := s.set(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	out, err := set.Recommend(ctx, j, s.Pace)
+	if err != nil {
+		return nil, asked(err)
+	}
+	return out, nil
+}

@@ -172,3 +172,17 @@ func (s Set) Observe(ctx context.Context, j *job.Job, now time.Time) error {
 	infra.ObservedAt = &now
 	return nil
 }
+
+// Recommend says which size a datastore or cache should have, from the cloud's
+// metrics of the last 14 days. It only reads.
+func (s Set) Recommend(ctx context.Context, j *job.Job, pace pipeline.Pace) ([]job.Recommendation, error) {
+	c, err := s.datastores(j.Provider)
+	if err != nil {
+		return nil, err
+	}
+	r, _, err := s.pass(j, pipeline.Verify, nil, pace)
+	if err != nil {
+		return nil, err
+	}
+	return c.Recommend(pipeline.WithGate(ctx, pipeline.ReadOnly), r)
+}
