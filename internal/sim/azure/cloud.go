@@ -35,6 +35,8 @@ type Options struct {
 	Clients []Client
 	// Kubernetes gives managed clusters their API servers; nil: their endpoints answer nobody.
 	Kubernetes sim.Kubernetes
+	// Databases gives flexible servers and caches servers that are real; nil: their endpoints answer nobody.
+	Databases sim.Databases
 	// BootTime is how long a machine takes from running to the end of its cloud-init; zero means 40 s.
 	BootTime time.Duration
 }
@@ -53,13 +55,14 @@ type Cloud struct {
 	World *sim.World
 	opt   Options
 
-	shelves map[string]*shelf
-	kinds   map[string]*kind
-	routes  []route
-	index   index
-	guests  *guests
-	servers *apiServers
-	signing []byte
+	shelves   map[string]*shelf
+	kinds     map[string]*kind
+	routes    []route
+	index     index
+	guests    *guests
+	servers   *apiServers
+	databases *databaseServers
+	signing   []byte
 }
 
 // New adds a simulated Azure to a world.
@@ -77,6 +80,7 @@ func New(w *sim.World, opt Options) *Cloud {
 	c.index.cloud = c
 	c.signing = signingKey(opt)
 	c.servers = newAPIServers(c)
+	c.databases = newDatabaseServers(c)
 	c.addServices()
 	for _, name := range c.shelfNames() {
 		c.shelves[name].Reset() // what fresh accounts have is known only now

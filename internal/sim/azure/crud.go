@@ -18,6 +18,9 @@ func (c *Cloud) resource(r *request, k *kind) (answer, error) {
 	if !r.id.item() {
 		switch r.method {
 		case http.MethodGet:
+			if k.refresh != nil {
+				k.refresh(r)
+			}
 			return c.list(r, k)
 		default:
 			return answer{}, methodNotAllowed(r)
@@ -27,6 +30,9 @@ func (c *Cloud) resource(r *request, k *kind) (answer, error) {
 		return answer{}, methodNotAllowed(r)
 	}
 	r.Touch(c.spelled(r.id.String()))
+	if k.refresh != nil {
+		k.refresh(r)
+	}
 	switch r.method {
 	case http.MethodGet, http.MethodHead:
 		return c.get(r, k)
@@ -127,6 +133,9 @@ func (c *Cloud) put(r *request, k *kind) (answer, error) {
 	}
 	if k.name != nil && !k.name.pattern.MatchString(r.id.name()) {
 		return answer{}, k.says.badName(r, k.name)
+	}
+	if k.noBody && len(r.body) == 0 {
+		r.body = []byte("{}")
 	}
 	body, err := r.input(k.says, k.modelOf(r.version, k.model))
 	if err != nil {

@@ -105,6 +105,9 @@ func (c *Cloud) removePrivateZone(_ *request, res *Resource) (outcome, error) {
 		return outcome{}, refuseARM(http.StatusConflict, "CannotDeleteResource",
 			"Cannot delete resource while nested resources exist. Some existing nested resource IDs include: '%s'. Please delete all nested resources before deleting this resource.", nested)
 	}
+	if err := c.zoneFree(res); err != nil {
+		return outcome{}, err
+	}
 	out := c.accepted(res, "delete ", stateDeleting, 6*time.Second, 24*time.Second)
 	out.body = nil
 	return out, nil

@@ -65,7 +65,7 @@ func (c *Cloud) newRequest(r *http.Request, body []byte) *request {
 	req.subscription = segmentAfter(path, "subscriptions")
 	req.Account = req.subscription
 	req.Mutating = r.Method != http.MethodGet && r.Method != http.MethodHead
-	req.Params = r.Method + " " + r.URL.RequestURI() + " " + string(body)
+	req.Params = r.Method + " " + r.URL.RequestURI() + " " + withoutSecrets(path, body)
 	return req
 }
 
@@ -99,6 +99,7 @@ func (c *Cloud) ServeHTTP(rw http.ResponseWriter, hr *http.Request) {
 		return sim.Reply{Status: ans.status, Code: ans.code}
 	}
 	c.servers.sync() // of a world that was just taken up
+	c.databases.resume()
 	cut := c.World.Serve(hr.Context(), r.Call, exec, refuseIt)
 	c.servers.sync() // before the caller hears of it
 	if cut {

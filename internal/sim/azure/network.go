@@ -96,6 +96,7 @@ func (c *Cloud) addNetwork() {
 	allow(armnetwork.PossibleVirtualNetworkPrivateEndpointNetworkPoliciesValues())
 	c.addVirtualNetworks()
 	c.addSubnets()
+	c.addServiceLinks()
 	c.addPeerings()
 	c.addSecurityGroups()
 	c.addRouteTables()

@@ -24,10 +24,18 @@ func (c *Cloud) addSubnets() {
 			return c.leaving(res, 10, 4*time.Second, 10*time.Second)
 		},
 		settled: func(_ *Operation, res *Resource) { c.settleTree(res) },
-		show: func(_ *request, res *Resource, body doc) {
+		show: func(r *request, res *Resource, body doc) {
 			p := body.sub("properties")
-			if users := c.usersAt(res.ID); len(users) > 0 {
+			users := slices.DeleteFunc(c.usersAt(res.ID), func(id string) bool { u := c.find(id); return u != nil && flexOf(u.Type) != nil })
+			if len(users) > 0 {
 				p["ipConfigurations"] = refList(users)
+			}
+			var links []any
+			for _, l := range c.children(res.ID, serviceLinkType) {
+				links = append(links, c.render(r, l))
+			}
+			if len(links) > 0 {
+				p["serviceAssociationLinks"] = links
 			}
 			for _, d := range p.docs("delegations") {
 				d["etag"] = res.Etag
@@ -184,7 +192,11 @@ func (c *Cloud) moveable(now, old *Resource) error {
 
 // subnetFree refuses the deletion of a subnet that something is in.
 func (c *Cloud) subnetFree(res *Resource) error {
-	if users := c.usersAt(res.ID); len(users) > 0 {
+	users := c.usersAt(res.ID)
+	for _, l := range c.children(res.ID, serviceLinkType) {
+		users = append(users, l.ID)
+	}
+	if len(users) > 0 {
 		return refuseNetwork(http.StatusBadRequest, "InUseSubnetCannotBeDeleted",
 			"Subnet %s is in use by %s and cannot be deleted. In order to delete the subnet, delete all the resources within the subnet. See aka.ms/deletesubnet.", res.Name, users[0])
 	}

@@ -231,6 +231,12 @@ func (c *Cloud) poll(r *request, op *Operation, result bool) (answer, error) {
 			body["endTime"] = stamp(op.Ends)
 		}
 	}
+	if k.pollBody != nil {
+		k.pollBody(op, h, body)
+	}
+	if n := k.pollAfter(op); n > 0 && k.retryAlways {
+		h.Set("Retry-After", c.realSeconds(n))
+	}
 	switch op.Status {
 	case statusInProgress:
 		if k.poll202 {

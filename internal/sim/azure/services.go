@@ -14,4 +14,5 @@ func (c *Cloud) addServices() {
 	c.addClusters()
 	c.addDiagnostics()
 	c.addWorkspaces()
+	c.addFlexibleServers()
 }
