@@ -26,10 +26,11 @@ const (
 	FaultGuest      FaultKind = "guest"      // the machine does not come up as it should
 	FaultTransition FaultKind = "transition" // an object goes to a given state
 	FaultRaw        FaultKind = "raw"        // this status and this body
+	FaultNameHeld   FaultKind = "name_held"  // the name of a deleted object stays taken
 )
 
 var faultKinds = []FaultKind{FaultError, FaultLostReply, FaultThrottle, FaultDelay, FaultHang, FaultOpFailed, FaultCapacity,
-	FaultHidden, FaultSwallow, FaultPage, FaultGuest, FaultTransition, FaultRaw}
+	FaultHidden, FaultSwallow, FaultPage, FaultGuest, FaultTransition, FaultRaw, FaultNameHeld}
 
 // A Fault is an order to misbehave. Cloud, Service and Operation are patterns in which * stands for anything; empty means
 // all. Match is a substring of the request's parameters or of the objects it names.
@@ -202,7 +203,7 @@ func (f *Fault) concerns(c *Call, text string) bool {
 }
 
 // lasting are the kinds whose Seconds say how long they go on; without a count they then hit every time.
-var lasting = []FaultKind{FaultError, FaultThrottle, FaultRaw, FaultLostReply, FaultSwallow, FaultCapacity, FaultPage}
+var lasting = []FaultKind{FaultError, FaultThrottle, FaultRaw, FaultLostReply, FaultSwallow, FaultCapacity, FaultPage, FaultNameHeld}
 
 // use counts a matching request and says whether the fault hits it.
 func (w *World) use(f *Fault) bool {

@@ -144,7 +144,12 @@ func (w *World) load(path string) error {
 		w.Clock.Step(d)
 	}
 	w.bookMu.Lock()
-	defer w.bookMu.Unlock()
 	w.books, w.seq = s.Books, s.Seq
+	w.bookMu.Unlock()
+	for _, svc := range w.services {
+		if r, ok := svc.(Restored); ok {
+			r.Restored()
+		}
+	}
 	return nil
 }

@@ -53,6 +53,10 @@ type Service interface {
 	Remove(id string) error
 }
 
+// Restored is implemented by a service that has something to do, with the world
+// locked, when its state was taken up again: servers behind its objects to open.
+type Restored interface{ Restored() }
+
 // Standalone is implemented by a front end that can carry out an operation on the control API's behalf.
 type Standalone interface {
 	// Invoke runs an operation as account in region with params, outside of the books and untouched by faults.

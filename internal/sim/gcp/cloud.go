@@ -39,6 +39,8 @@ type Options struct {
 	Services []string
 	// Kubernetes gives clusters their API servers; nil: their endpoints are names that nothing answers at.
 	Kubernetes sim.Kubernetes
+	// Databases gives instances of Cloud SQL and Memorystore their servers; nil: nothing answers at their addresses.
+	Databases sim.Databases
 }
 
 // DefaultProjects are those of a world without configuration.
@@ -70,6 +72,9 @@ type Cloud struct {
 	iam       *iamService
 	kms       *cloudKMS
 	container *container
+	peering   *serviceNetworking
+	sql       *cloudSQL
+	secrets   *secretManager
 
 	// policyMember refuses a member of a policy that does not exist (IAM).
 	policyMember func(member string) *Error
@@ -89,6 +94,8 @@ type hooks struct {
 	// producers name what of Google's services uses a private connection of a network: Cloud SQL instances and the like. The
 	// service itself appends to it; network is a path as projects/p/global/networks/n.
 	producers []func(network string) []string
+	// producerBlocks are the parts of a network's allocated ranges that they are in.
+	producerBlocks []func(network string) []string
 	// rangeUsers names the private connection that uses an allocated range of a network, if one does (Service Networking).
 	rangeUsers func(network, rangeName string) string
 	// roles are those that a member has in a project (Resource Manager).

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -111,10 +112,21 @@ func mutating(m *schema.Method) bool {
 	return m.HTTP != http.MethodGet && !slices.Contains(readVerbs, verb)
 }
 
-// paramText is the request as text, for faults to look for their match in.
+// paramText is the request as text, for faults to look for their match in, without what is secret in it.
 func paramText(r *http.Request, body []byte) string {
-	return r.Method + " " + r.URL.Path + " " + r.URL.RawQuery + " " + string(body)
+	out := r.Method + " " + r.URL.Path + " " + r.URL.RawQuery + " " + string(secretFields.ReplaceAll(body, []byte(`"$1":"***"`)))
+	if strings.HasSuffix(r.URL.Path, ":addVersion") {
+		out = dataField.ReplaceAllString(out, `"data":"***"`)
+	}
+	return statementSecrets.ReplaceAllString(out, "$1 '***'")
 }
+
+// What is secret in requests: passwords in fields and in statements, and payloads.
+var (
+	secretFields     = regexp.MustCompile(`"(password|rootPassword)"\s*:\s*"(?:[^"\\]|\\.)*"`)
+	dataField        = regexp.MustCompile(`"data"\s*:\s*"(?:[^"\\]|\\.)*"`)
+	statementSecrets = regexp.MustCompile(`(?i)\b(password|identified\s+by)\s+(?:'|\\u0027)(?:[^'\\]|\\.|'')*(?:'|\\u0027)`)
+)
 
 // host is the API's name, as Service Usage knows it.
 func (r *request) host() string { return r.api.host }

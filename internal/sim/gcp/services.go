@@ -15,10 +15,12 @@ func (c *Cloud) addServices() {
 	newDNS(c)
 	c.iam = newIAM(c)
 	newResourceManager(c)
-	newServiceNetworking(c)
+	c.peering = newServiceNetworking(c)
 	newServiceUsage(c)
 	c.kms = newCloudKMS(c)
 	c.container = newContainer(c)
+	c.sql = newCloudSQL(c)
+	c.secrets = newSecretManager(c)
 }
 
 // add makes an API known; key is its name and version as in package schema.
