@@ -49,7 +49,7 @@ generate: ## write the generated code anew
 	scripts/generate
 
 deps:
-	@scripts/deps cloud-init postgresql shellcheck
+	@scripts/deps cloud-init mariadb-server postgresql redis-server shellcheck
 
 tools:
 	@scripts/tools golangci-lint indexdb vulncheck

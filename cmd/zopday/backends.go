@@ -66,9 +66,13 @@ func useSimulated(c *server.Config, e cli.CloudEndpoint) error {
 	}
 	switch job.Provider(e.Provider) {
 	case job.AWS:
+		roots, err := os.ReadFile(env["ZOPDAY_AWS_RDS_CA_FILE"])
+		if err != nil {
+			return fmt.Errorf("certificate of the simulated datastores: %w", err)
+		}
 		c.AWS = &server.AWS{
 			Endpoint: e.URL, AccessKey: env["AWS_ACCESS_KEY_ID"], SecretKey: env["AWS_SECRET_ACCESS_KEY"],
-			Others: []aws.Account{{Name: "partner", AccessKey: simPartnerKey, SecretKey: simSecretKey}},
+			Others: []aws.Account{{Name: "partner", AccessKey: simPartnerKey, SecretKey: simSecretKey}}, DatabaseRoots: roots,
 		}
 	case job.GCP:
 		roots, err := os.ReadFile(env["ZOPDAY_GCP_CA_FILE"])

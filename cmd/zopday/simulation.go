@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/zopday/provisioner/internal/cli"
@@ -20,6 +21,7 @@ import (
 	simaws "github.com/zopday/provisioner/internal/sim/aws"
 	simazure "github.com/zopday/provisioner/internal/sim/azure"
 	"github.com/zopday/provisioner/internal/sim/charts"
+	simdatabases "github.com/zopday/provisioner/internal/sim/databases"
 	simgcp "github.com/zopday/provisioner/internal/sim/gcp"
 	simkube "github.com/zopday/provisioner/internal/sim/kube"
 )
@@ -35,14 +37,18 @@ const (
 
 // simulation is the simulated clouds, served over HTTP.
 type simulation struct {
-	world   *sim.World
-	clouds  []cli.CloudEndpoint
-	control string
-	servers []*http.Server
-	kube    *simkube.Kube
-	charts  string       // address of the stand-in charts
-	temp    string       // directory of what lives as long as the simulation; "" for none
-	save    func() error // ends the keeping on disk, after a last save; nil: in memory
+	world     *sim.World
+	clouds    []cli.CloudEndpoint
+	control   string
+	servers   []*http.Server
+	kube      *simkube.Kube
+	databases *simdatabases.Databases
+	charts    string       // address of the stand-in charts
+	temp      string       // directory of what lives as long as the simulation; "" for none
+	save      func() error // ends the keeping on disk, after a last save; nil: in memory
+
+	mu     sync.Mutex
+	inside bool // callers stand in the networks
 }
 
 func simulate(ctx context.Context, o cli.SimOptions) (cli.Simulation, error) {
@@ -54,12 +60,17 @@ func simulate(ctx context.Context, o cli.SimOptions) (cli.Simulation, error) {
 }
 
 func (s *simulation) serve(ctx context.Context, o cli.SimOptions) error {
+	s.inside = o.Inside
 	if err := s.kubernetes(o); err != nil {
 		return err
 	}
-	aws := simaws.New(s.world, simaws.Options{Kubernetes: s.kube})
-	gcp := simgcp.New(s.world, simgcp.Options{Kubernetes: s.kube})
-	azure := simazure.New(s.world, simazure.Options{Kubernetes: s.kube})
+	var err error
+	if s.databases, err = simdatabases.New(simdatabases.Options{StateDir: o.State, Caller: s.caller()}); err != nil {
+		return err
+	}
+	aws := simaws.New(s.world, simaws.Options{Kubernetes: s.kube, Databases: s.databases})
+	gcp := simgcp.New(s.world, simgcp.Options{Kubernetes: s.kube, Databases: s.databases})
+	azure := simazure.New(s.world, simazure.Options{Kubernetes: s.kube, Databases: s.databases})
 	if o.State != "" {
 		// Kept up to Close, which comes after the end of ctx.
 		save, err := s.world.Persist(context.WithoutCancel(ctx), o.State)
@@ -76,18 +87,18 @@ func (s *simulation) serve(ctx context.Context, o cli.SimOptions) error {
 	if err != nil {
 		return err
 	}
-	kubeCA := filepath.Join(dir, "kubernetes-ca.pem")
-	if err := os.WriteFile(kubeCA, s.kube.CA(), 0o600); err != nil {
-		return fmt.Errorf("certificate of the simulated clusters: %w", err)
+	roots, err := s.roots(dir)
+	if err != nil {
+		return err
 	}
 	for _, c := range []struct {
 		listener
 		env func(url string) []cli.EnvVar
 		cli.CloudEndpoint
 	}{
-		{listener{"the simulated AWS", o.AWS, aws, nil}, awsEnv, cli.CloudEndpoint{Provider: "aws", Title: "AWS", Account: simaws.DefaultKeys()[simAccessKey]}},
-		{listener{"the simulated Google Cloud", o.GCP, gcp, nil}, gcpEnv(kubeCA), cli.CloudEndpoint{Provider: "gcp", Title: "Google Cloud", Account: simgcp.DefaultProjects()[0].ID}},
-		{listener{"the simulated Azure", o.Azure, azure, cert.Config}, azureEnv(filepath.Join(dir, simazure.CAFile)), cli.CloudEndpoint{Provider: "azure", Title: "Azure", Account: simazure.DefaultSubscription}},
+		{listener{"the simulated AWS", o.AWS, aws, nil}, awsEnv(roots.databases), cli.CloudEndpoint{Provider: "aws", Title: "AWS", Account: simaws.DefaultKeys()[simAccessKey]}},
+		{listener{"the simulated Google Cloud", o.GCP, gcp, nil}, gcpEnv(roots.clusters), cli.CloudEndpoint{Provider: "gcp", Title: "Google Cloud", Account: simgcp.DefaultProjects()[0].ID}},
+		{listener{"the simulated Azure", o.Azure, azure, cert.Config}, azureEnv(roots.azure), cli.CloudEndpoint{Provider: "azure", Title: "Azure", Account: simazure.DefaultSubscription}},
 	} {
 		if c.URL, err = s.listen(ctx, c.listener); err != nil {
 			return err
@@ -98,14 +109,14 @@ func (s *simulation) serve(ctx context.Context, o cli.SimOptions) error {
 	if s.charts, err = s.listen(ctx, listener{"the stand-in charts", o.Charts, charts.New(charts.StandIns()...), nil}); err != nil {
 		return err
 	}
-	s.control, err = s.listen(ctx, listener{"the control API", o.Control, s.world.Control(), nil})
+	s.control, err = s.listen(ctx, listener{"the control API", o.Control, s.controls(), nil})
 	return err
 }
 
 // kubernetes prepares the API servers of the simulated clusters; without its
 // binary, or without o.Kube, they answer that there are none.
 func (s *simulation) kubernetes(o cli.SimOptions) error {
-	opt := simkube.Options{StateDir: o.State}
+	opt := simkube.Options{StateDir: o.State, Caller: s.caller()}
 	if o.Kube {
 		var err error
 		if opt.Binary, err = simkube.Binary(); err != nil {
@@ -117,8 +128,13 @@ func (s *simulation) kubernetes(o cli.SimOptions) error {
 	return err
 }
 
-func awsEnv(url string) []cli.EnvVar {
-	return []cli.EnvVar{{Name: "AWS_ENDPOINT_URL", Value: url}, {Name: "AWS_ACCESS_KEY_ID", Value: simAccessKey}, {Name: "AWS_SECRET_ACCESS_KEY", Value: simSecretKey}}
+func awsEnv(databaseCA string) func(url string) []cli.EnvVar {
+	return func(url string) []cli.EnvVar {
+		return []cli.EnvVar{
+			{Name: "AWS_ENDPOINT_URL", Value: url}, {Name: "AWS_ACCESS_KEY_ID", Value: simAccessKey}, {Name: "AWS_SECRET_ACCESS_KEY", Value: simSecretKey},
+			{Name: "ZOPDAY_AWS_RDS_CA_FILE", Value: databaseCA},
+		}
+	}
 }
 
 func gcpEnv(kubeCA string) func(url string) []cli.EnvVar {
@@ -184,7 +200,12 @@ func (s *simulation) Clouds() []cli.CloudEndpoint { return s.clouds }
 func (s *simulation) ChartMirror() string         { return s.charts }
 
 // Reach is where the simulated internet sees the product stand.
-func (s *simulation) Reach() string { return "public:203.0.113.7/32" }
+func (s *simulation) Reach() string {
+	if s.caller().Inside {
+		return "direct"
+	}
+	return "public:203.0.113.7/32"
+}
 
 func (s *simulation) Call(cloud, service, operation, account, region string, params map[string]any) (json.RawMessage, error) {
 	if params == nil {
@@ -243,6 +264,9 @@ func (s *simulation) Close(ctx context.Context) error {
 	}
 	if s.kube != nil {
 		s.kube.Shutdown()
+	}
+	if s.databases != nil {
+		s.databases.Shutdown()
 	}
 	if s.save != nil {
 		errs = append(errs, s.save())

@@ -73,6 +73,7 @@ type SimOptions struct {
 	TimeScale                 float64
 	Seed                      uint64
 	State                     string // directory to keep everything in; "" is in memory
+	Inside                    bool   // who connects to clusters and datastores stands in their networks
 }
 
 // A Simulation is the simulated clouds, running.

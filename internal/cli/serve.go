@@ -197,7 +197,7 @@ func (a *app) runUntilStopped(ctx context.Context, srv Server) error {
 
 func (a *app) simCmd() *cobra.Command {
 	var o SimOptions
-	var latency string
+	var latency, caller string
 	cmd := &cobra.Command{
 		Use: "sim", Short: "Run the simulated clouds alone, with their control API", Args: args(0, 0, ""),
 		Long: withExamples("Run the simulated clouds alone, each on its own port, with a control API beside them",
@@ -217,6 +217,9 @@ docs/simulation.md describes the control API.`,
 			if o.TimeScale <= 0 {
 				return usagef("--time-scale is %v; use a number above 0", o.TimeScale)
 			}
+			if o.Inside = caller == "inside"; !o.Inside && caller != "outside" {
+				return usagef("--caller %q is neither inside nor outside", caller)
+			}
 			s, err := a.simulate(cmd.Context(), o)
 			if err != nil {
 				return err
@@ -229,6 +232,7 @@ docs/simulation.md describes the control API.`,
 		},
 	}
 	simFlags(cmd, &o, &latency, 1)
+	cmd.Flags().StringVar(&caller, "caller", "outside", "where who connects to clusters and datastores stands: `inside` their networks, or outside")
 	cmd.Flags().StringVar(&o.State, "state", "", "`directory` to keep everything in, across restarts; in memory if left out")
 	simAddresses(cmd, &o)
 	return cmd
@@ -327,6 +331,7 @@ func (a *app) sandboxCmd() *cobra.Command {
 				o.DB = filepath.Join(dir, "zopday.db")
 			}
 			o.Log, o.Token, o.TimeScale = a.stderr, a.getenv("ZOPDAY_BOOTSTRAP_TOKEN"), so.TimeScale
+			so.Inside = o.Reach == "direct"
 			return a.sandbox(cmd.Context(), so, o)
 		},
 	}

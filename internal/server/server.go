@@ -58,6 +58,7 @@ type Config struct {
 type AWS struct {
 	Endpoint, AccessKey, SecretKey string
 	Others                         []aws.Account // further cloud accounts, which hold peers
+	DatabaseRoots                  []byte        // sign the certificates of datastores, PEM; nil: those of AWS
 }
 
 // GCP is a fixed endpoint of all services, with a fixed token.
@@ -241,6 +242,7 @@ func openAWS(c Config, pace pipeline.Pace, o observer) cloud.Opener {
 	opts := aws.Options{Pace: pace, Logger: c.Log, Observe: o, Reach: c.Reach}
 	if c.AWS != nil {
 		opts.LoadConfig = aws.Static(c.AWS.Endpoint, c.AWS.AccessKey, c.AWS.SecretKey, c.AWS.Others...)
+		opts.DatabaseRoots = c.AWS.DatabaseRoots
 	}
 	return aws.New(opts)
 }
