@@ -57,6 +57,22 @@ var rules = []rule{
 	{code: "*", saying: "operation in progress", class: pipeline.Busy},
 	{code: "*", saying: "are still using this connection", class: pipeline.Busy},
 
+	// Cloud SQL ("Troubleshoot Cloud SQL"). A name that was in use until a moment
+	// ago is refused in two ways.
+	{code: "instanceDoesNotExist", class: pipeline.NotFound},
+	{code: "instanceAlreadyExists", class: pipeline.Exists},
+	{code: "invalidState", op: "instances.insert", class: pipeline.Exists},
+	{code: "invalidState", class: pipeline.Busy},
+	{code: "*", op: "databases.insert", saying: "already exists", class: pipeline.Exists},
+	{code: "*", op: "users.insert", saying: "already exists", class: pipeline.Exists},
+	{code: "*", op: "instances.insert", saying: "private services connection", class: pipeline.Busy},
+	{code: "*", op: "instances.insert", saying: "network_not_peered", class: pipeline.Busy},
+	{code: "networkNotPeered", class: pipeline.Busy},
+	{code: "*", saying: "since instance is not running", class: pipeline.Busy},
+	{code: "*", op: "instances.insert", saying: "free blocks in allocated ip ranges", class: pipeline.Quota},
+	{code: "*", op: "instances.create", saying: "free blocks in allocated ip ranges", class: pipeline.Quota},
+	{code: "maxInstancesExceeded", class: pipeline.Quota},
+
 	{code: "resourceInUse*", class: pipeline.Busy},
 	{code: "*ResourceInUse", class: pipeline.Busy},
 	{code: "resourceNotReady", class: pipeline.Busy},
@@ -213,13 +229,16 @@ func classOfStatus(status int) pipeline.Class {
 // nothing about the object that was asked for.
 func lacksCall(err error) bool {
 	var ce *pipeline.CloudError
-	if !errors.As(err, &ce) || ce.Class != pipeline.Invalid {
+	if !errors.As(err, &ce) {
 		return false
 	}
 	text := strings.ToLower(ce.Message)
-	return folded(ce.Code) == "unimplemented" || folded(ce.Code) == "notimplemented" ||
+	if strings.HasPrefix(text, "the requested url ") && strings.Contains(text, "was not found on this server") {
+		return true // a web server's words, not a service's
+	}
+	return ce.Class == pipeline.Invalid && (folded(ce.Code) == "unimplemented" || folded(ce.Code) == "notimplemented" ||
 		ce.Code == "" && strings.HasPrefix(ce.Message, "HTTP status 404") || strings.HasPrefix(ce.Message, "HTTP status 501") ||
-		strings.Contains(text, "not implemented")
+		strings.Contains(text, "not implemented"))
 }
 
 // switchedOff reports whether an API is refused as one that is not enabled, or

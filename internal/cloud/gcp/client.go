@@ -93,10 +93,12 @@ func (c *Clouds) Open(ctx context.Context, j *job.Job) (cloud.Provider, error) {
 }
 
 var (
-	_ cloud.Opener        = (*Clouds)(nil)
-	_ cloud.NetworkFamily = (*Provider)(nil)
-	_ cloud.ClusterFamily = (*Provider)(nil)
-	_ cloud.RemovalGuard  = (*Provider)(nil)
+	_ cloud.Opener          = (*Clouds)(nil)
+	_ cloud.NetworkFamily   = (*Provider)(nil)
+	_ cloud.ClusterFamily   = (*Provider)(nil)
+	_ cloud.RemovalGuard    = (*Provider)(nil)
+	_ cloud.DatastoreFamily = (*Provider)(nil)
+	_ cloud.CacheUsers      = (*Provider)(nil)
 )
 
 // provider is the project of a cloud account in a region, with clients that are
@@ -148,6 +150,7 @@ type Provider struct {
 	peering   *servicenetworking.APIService
 	container *container.Service
 	kms       *cloudkms.Service
+	data      dataServices
 
 	mu      sync.Mutex
 	caller  string            // the project that answered
@@ -164,6 +167,13 @@ const (
 	serviceNetworking = "servicenetworking"
 	serviceContainer  = "container"
 	serviceKMS        = "cloudkms"
+
+	serviceSQL          = "sqladmin"
+	serviceRedis        = "redis"
+	serviceMemorystore  = "memorystore"
+	serviceSecrets      = "secretmanager"
+	serviceMonitoring   = "monitoring"
+	serviceConnectivity = "networkconnectivity"
 )
 
 func newProvider(cfg Config, o Options, lim *limits, region string) (*Provider, error) {
@@ -184,9 +194,11 @@ func newProvider(cfg Config, o Options, lim *limits, region string) (*Provider, 
 	if wire == nil {
 		wire = wireTransport()
 	}
+	client := func(service string) *http.Client {
+		return &http.Client{Transport: &transport{service: service, limits: lim, pace: o.Pace, observe: o.Observe, config: cfg, refused: p.refused, wire: wire}}
+	}
 	options := func(service string) []option.ClientOption {
-		t := &transport{service: service, limits: lim, pace: o.Pace, observe: o.Observe, config: cfg, refused: p.refused, wire: wire}
-		opts := []option.ClientOption{option.WithHTTPClient(&http.Client{Transport: t})}
+		opts := []option.ClientOption{option.WithHTTPClient(client(service))}
 		if at := cfg.endpoint(service); at != "" {
 			opts = append(opts, option.WithEndpoint(at))
 		}
@@ -218,7 +230,8 @@ func newProvider(cfg Config, o Options, lim *limits, region string) (*Provider, 
 	if p.kms, err = cloudkms.NewService(ctx, options(serviceKMS)...); err != nil {
 		return nil, err
 	}
-	return p, nil
+	p.data, err = newDataServices(ctx, region, cfg, client, options)
+	return p, err
 }
 
 // wireTransport has a bound on everything that can hang.

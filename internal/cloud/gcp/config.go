@@ -61,6 +61,9 @@ func (c Config) endpoint(service string) string {
 	if service == serviceCompute && !strings.HasSuffix(at, "/compute/v1/") {
 		at += "compute/v1/"
 	}
+	if service == serviceMemorystore && c.Endpoints[service] == "" {
+		at += "memorystore/" // its paths are those of Memorystore for Redis
+	}
 	return at
 }
 
@@ -80,7 +83,8 @@ const cloudPlatform = "https://www.googleapis.com/auth/cloud-platform"
 
 // endpointVariables are the services whose root can be set by themselves, in
 // ZOPDAY_GCP_ENDPOINT_ and the name.
-var endpointVariables = []string{serviceCompute, serviceDNS, serviceIAM, serviceCRM, serviceUsage, serviceNetworking, serviceContainer, serviceKMS, "osconfig"}
+var endpointVariables = []string{serviceCompute, serviceDNS, serviceIAM, serviceCRM, serviceUsage, serviceNetworking, serviceContainer, serviceKMS, "osconfig",
+	serviceSQL, serviceRedis, serviceMemorystore, serviceSecrets, serviceMonitoring, serviceConnectivity}
 
 // FromEnvironment is the configuration as the environment has it: application
 // default credentials, or ZOPDAY_GCP_ACCESS_TOKEN for emulators that take any

@@ -47,7 +47,8 @@ func (p *Provider) Controls(ctx context.Context, r *pipeline.Run) ([]job.Control
 		})
 	}
 	var rows []job.Control
-	own := map[job.ResourceType]func(context.Context, *pipeline.Run) ([]job.Control, error){job.VM: p.vmControls, job.Cluster: p.clusterControls}[r.Job.ResourceType]
+	own := map[job.ResourceType]func(context.Context, *pipeline.Run) ([]job.Control, error){job.VM: p.vmControls, job.Cluster: p.clusterControls,
+		job.Datastore: p.datastoreControls, job.Cache: p.datastoreControls}[r.Job.ResourceType]
 	if own != nil {
 		reads = append(reads, func(ctx context.Context) (err error) {
 			rows, err = own(ctx, r)

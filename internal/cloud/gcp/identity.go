@@ -35,8 +35,11 @@ func (p *Provider) EnsureIdentity(ctx context.Context, r *pipeline.Run) error {
 		return nil
 	}
 	ctx = view(ctx, r)
-	if r.Job.ResourceType == job.Cluster {
+	switch r.Job.ResourceType {
+	case job.Cluster:
 		return p.ensureClusterIdentity(ctx, r)
+	case job.Datastore, job.Cache:
+		return p.ensureDatastoreIdentity(ctx, r)
 	}
 	account := p.serviceAccount(r)
 	if _, err := p.ensure(ctx, r, account); err != nil {
@@ -57,8 +60,11 @@ func (p *Provider) RemoveIdentity(ctx context.Context, r *pipeline.Run) error {
 		return nil
 	}
 	ctx = view(ctx, r)
-	if r.Job.ResourceType == job.Cluster {
+	switch r.Job.ResourceType {
+	case job.Cluster:
 		return p.removeClusterIdentity(ctx, r)
+	case job.Datastore, job.Cache:
+		return p.removeDatastoreIdentity(ctx, r)
 	}
 	if err := r.Remove(ctx, p.vmBinding(r)); err != nil {
 		return err

@@ -13,6 +13,10 @@ var scopes = []string{"projects", "global", "regions", "zones", "locations", "ag
 // are sent by POST, such as listManagedInstances and getIamPolicy.
 var readVerbs = []string{"get", "list", "test", "query", "search", "lookup", "validate", "preview", "batchGet"}
 
+// sqlVerbs are the custom methods of Cloud SQL, which stand where a collection
+// would.
+var sqlVerbs = []string{"executeSql", "failover", "restart", "clone", "export", "import"}
+
 // operation names the method that a request calls, such as "networks.insert",
 // and says whether it changes something. What is not known to be a read counts
 // as a change.
@@ -33,7 +37,7 @@ func operation(service, method, path string) (op string, mutating bool) {
 		verb = "list"
 	case method == http.MethodPost && item && service == serviceNetworking:
 		verb = "deleteConnection"
-	case method == http.MethodPost && service == serviceCompute:
+	case method == http.MethodPost && (service == serviceCompute || service == serviceSQL):
 		verb = "insert"
 	case method == http.MethodPost:
 		verb = "create"
@@ -66,6 +70,8 @@ func target(service, path string) (collection, verb string, item bool) {
 		case i+1 < len(elements):
 			collection, item = e, true
 			i++
+		case service == serviceSQL && slices.Contains(sqlVerbs, e):
+			verb = e
 		case collection == "" || item && slices.Contains(scopes, collection) || service != serviceCompute:
 			collection, item = e, false
 		default:

@@ -75,7 +75,7 @@ func (p *Provider) furnish(ctx context.Context, r *pipeline.Run, spec job.Networ
 			return err
 		})
 	}
-	if plan.PrivateServices != "" {
+	if plan.PrivateServices != "" && !managedFamily(r.Job) { // those make it in a step of its own
 		parts = append(parts, func(ctx context.Context) error {
 			return p.ensurePrivateServices(ctx, r, ic.NetworkID, plan.PrivateServices)
 		})
@@ -93,6 +93,11 @@ func (p *Provider) furnish(ctx context.Context, r *pipeline.Run, spec job.Networ
 	}
 	r.LearnAll(&ic.NATGatewayIDs, []string{id})
 	return p.learnEgress(ctx, r, address)
+}
+
+// managedFamily reports whether a job makes what Google's services run.
+func managedFamily(j *job.Job) bool {
+	return j.ResourceType == job.Datastore || j.ResourceType == job.Cache
 }
 
 // planned is what the job asks for and how stepValidate laid it out. A job that

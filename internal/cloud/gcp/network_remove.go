@@ -36,7 +36,7 @@ func (p *Provider) RemoveNetwork(ctx context.Context, r *pipeline.Run) error {
 	// The router holds its NAT's address and names the subnets; the services'
 	// connection holds its range and the network; and the network goes last.
 	first := []func(context.Context) error{remove(p.router(r, "", "", nil))}
-	if plan.PrivateServices != "" || made(r, kindConnection, keyConnection) || made(r, kindGlobalAddress, keyServicesRange) {
+	if !managedFamily(r.Job) && plan.PrivateServices != "" || made(r, kindConnection, keyConnection) || made(r, kindGlobalAddress, keyServicesRange) {
 		first = append(first, func(ctx context.Context) error { return p.removePrivateServices(ctx, r, id) })
 	}
 	var second []func(context.Context) error

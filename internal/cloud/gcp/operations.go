@@ -74,6 +74,10 @@ func (p *Provider) outcome(ctx context.Context, r *pipeline.Run, id string, u un
 // carriedOut reads an operation of Compute Engine or of Kubernetes Engine:
 // whether it is done, and what it failed with.
 func (p *Provider) carriedOut(ctx context.Context, link string) (done bool, failed, err error) {
+	if service, name, ok := strings.Cut(link, managedMark); ok {
+		op, err := p.managedOperation(ctx, service, name)
+		return op.done, op.failed, err
+	}
 	if part(link, "locations") != "" {
 		op, err := send(ctx, p.container.Projects.Locations.Operations.Get(link))
 		if err != nil {

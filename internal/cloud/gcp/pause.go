@@ -48,7 +48,7 @@ func notPausable(ref job.PoolRef) error {
 // instancePool is VMs with names of their own. Stopped ones keep their disks and
 // their internal addresses ("Stop or restart a Compute Engine instance").
 func (p *Provider) instancePool(ctx context.Context, ref job.PoolRef) (job.PoolState, error) {
-	found, err := p.byID(ctx, ref.Instances)
+	found, err := p.readEach(ctx, ref.Instances)
 	if err != nil {
 		return job.PoolState{}, err
 	}
@@ -95,9 +95,34 @@ func (p *Provider) setInstances(ctx context.Context, r *pipeline.Run, have, want
 	return pipeline.All(ctx, parts...)
 }
 
+// readEach reads VMs by their IDs, whoever's they are; one that is not there is
+// left out.
+func (p *Provider) readEach(ctx context.Context, ids []string) (map[string]*compute.Instance, error) {
+	out := map[string]*compute.Instance{}
+	for _, id := range ids {
+		i, err := p.instances("").get(ctx, id)
+		if pipeline.Is(err, pipeline.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[id] = i
+	}
+	return out, nil
+}
+
+// managedGroupNow reads a group of a region or of a zone.
+func (p *Provider) managedGroupNow(ctx context.Context, id string) (*compute.InstanceGroupManager, error) {
+	if zone := zoneOf(id); zone != "" {
+		return send(ctx, p.compute.InstanceGroupManagers.Get(projectOf(id), zone, base(id)))
+	}
+	return send(ctx, p.compute.RegionInstanceGroupManagers.Get(projectOf(id), regionOf(id), base(id)))
+}
+
 // groupPool is a managed group, with its autoscaler if it has one.
 func (p *Provider) groupPool(ctx context.Context, ref job.PoolRef) (job.PoolState, error) {
-	g, err := p.readGroup(ctx, ref.ID)
+	g, err := p.managedGroupNow(ctx, ref.ID)
 	if err != nil {
 		return job.PoolState{}, err
 	}
@@ -163,7 +188,7 @@ func (p *Provider) setManaged(ctx context.Context, r *pipeline.Run, ref job.Pool
 
 // setAutoscaler sets mode and bounds; the signals stay as they are.
 func (p *Provider) setAutoscaler(ctx context.Context, r *pipeline.Run, ref job.PoolRef, want job.PoolState) error {
-	g, err := p.readGroup(ctx, ref.ID)
+	g, err := p.managedGroupNow(ctx, ref.ID)
 	if err != nil {
 		return err
 	}
@@ -219,7 +244,7 @@ func (p *Provider) nodePoolState(ctx context.Context, ref job.PoolRef) (job.Pool
 	}
 	for _, link := range pool.InstanceGroupUrls {
 		group := strings.Replace(rel(link), "/instanceGroups/", "/instanceGroupManagers/", 1)
-		g, err := p.readGroup(ctx, group)
+		g, err := p.managedGroupNow(ctx, group)
 		if err != nil {
 			return s, err
 		}

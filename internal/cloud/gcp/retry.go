@@ -67,6 +67,13 @@ var perSecond = map[string]struct {
 	serviceNetworking: {3, 10},
 	serviceContainer:  {8, 20},
 	serviceKMS:        {5, 20},
+
+	serviceSQL:          {3, 20},
+	serviceRedis:        {3, 20},
+	serviceMemorystore:  {3, 20},
+	serviceSecrets:      {5, 20},
+	serviceMonitoring:   {5, 20},
+	serviceConnectivity: {3, 10},
 }
 
 func newLimits(pace pipeline.Pace) *limits {

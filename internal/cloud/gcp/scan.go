@@ -31,6 +31,10 @@ func (p *Provider) Scan(ctx context.Context, owner string) ([]cloud.Leftover, er
 		sweep(s, p.managedZones()),
 		sweep(s, p.clusters()),
 		sweep(s, p.keys()),
+		sweep(s, p.adminSecrets()),
+		sweep(s, p.ownInstances()),
+		sweep(s, p.ownCaches()),
+		sweep(s, p.ownValkeys()),
 		func(ctx context.Context) error {
 			more, err := p.scanVM(ctx, owner)
 			s.found(more...)

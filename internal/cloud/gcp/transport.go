@@ -50,10 +50,15 @@ type flight struct {
 	attempts int
 }
 
+// onlyReads is the key of a context whose requests are known to change nothing,
+// such as a query that is sent by POST.
+type onlyReads struct{}
+
 // RoundTrip carries out one request: one span, one count, one classified error.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	f := &flight{transport: t}
 	f.op, f.mutating = operation(t.service, req.Method, req.URL.Path)
+	f.mutating = f.mutating && req.Context().Value(onlyReads{}) == nil
 	ctx, span := otel.Tracer("github.com/zopday/provisioner/internal/cloud/gcp").Start(req.Context(), t.service+"."+f.op,
 		trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(

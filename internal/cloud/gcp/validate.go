@@ -50,6 +50,8 @@ func (p *Provider) Check(ctx context.Context, r *pipeline.Run) ([]cloud.Check, e
 		err = c.forVMs(ctx)
 	case job.Cluster:
 		err = c.forCluster(ctx)
+	case job.Datastore, job.Cache:
+		err = c.forDatastore(ctx)
 	default:
 		err = c.forNetwork(ctx)
 	}
