@@ -36,6 +36,12 @@ var apiVersions = map[string]string{
 	"Microsoft.Insights/diag":     "2021-05-01-preview",
 	"Microsoft.ContainerService/": "2026-04-01",
 	"Microsoft.OperationalInsig":  "2025-07-01",
+	"Microsoft.Insights/met":      "2018-01-01",
+	"Microsoft.KeyVault/":         "2024-11-01",
+	"Microsoft.DBforPostgreSQL/":  "2025-08-01",
+	"Microsoft.DBforMySQL/":       "2024-12-30",
+	"Microsoft.Cache/redis":       "2024-11-01", // the older product, which is only read
+	"Microsoft.Cache/redisEnt":    "2025-07-01", // Managed Redis
 }
 
 var fronts = slices.SortedFunc(maps.Keys(apiVersions), func(a, b string) int { return len(b) - len(a) })

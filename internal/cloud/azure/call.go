@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,10 @@ const resourcesProvider = "Microsoft.Resources"
 func action(method, path string) (service, op string) {
 	service = resourcesProvider
 	segments := strings.Split(strings.Trim(path, "/"), "/")
+	if i := slices.Index(segments, "secrets"); i >= 0 && !slices.Contains(segments, "providers") {
+		// A vault itself is asked, not Resource Manager.
+		service, segments = vaultProvider, append([]string{"", "vaults", ""}, segments[i:min(i+2, len(segments))]...)
+	}
 	for i := len(segments) - 2; i >= 0; i-- {
 		if strings.EqualFold(segments[i], "providers") {
 			service, segments = segments[i+1], append([]string{""}, segments[i+2:]...)
@@ -79,10 +84,14 @@ func evens(segments []string) []string {
 	return out
 }
 
-// isMutating reports whether a request changes something. The health of a rule is
-// read by POST, and so is where a cluster's API server answers.
+// readByPost are the actions that change nothing: the health of a rule, where a
+// cluster's API server answers, whether a name is free, the keys of a cache.
+var readByPost = []string{"health/action", "listClusterUserCredential/action", "checkNameAvailability/action", "listKeys/action"}
+
+// isMutating reports whether a request changes something.
 func isMutating(method, op string) bool {
-	return method != http.MethodGet && method != http.MethodHead && !strings.HasSuffix(op, "/health/action") && !strings.HasSuffix(op, "/listClusterUserCredential/action")
+	return method != http.MethodGet && method != http.MethodHead &&
+		!slices.ContainsFunc(readByPost, func(end string) bool { return op == end || strings.HasSuffix(op, "/"+end) })
 }
 
 // calls is what all calls of one account share.

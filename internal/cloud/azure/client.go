@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	azcloud "github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
@@ -112,15 +113,24 @@ func (c *Clouds) provider(ctx context.Context, account, region string) (*Provide
 		}
 	}
 	calls := &calls{opts: c.opts, limits: lim, refused: &p.refused}
+	vaults, ok := cfg.Cloud.Services[keyVault]
+	if !ok {
+		vaults = vaultsAt("", "")
+	}
+	p.roots, p.vaultsAt = cfg.Roots, vaults.Endpoint
+	options := policy.ClientOptions{
+		Cloud:            cfg.Cloud,
+		Transport:        cfg.Transport,
+		Retry:            policy.RetryOptions{MaxRetries: -1}, // call.go decides what may be repeated
+		PerCallPolicies:  []policy.Policy{policyFunc(calls.call)},
+		PerRetryPolicies: []policy.Policy{policyFunc(wire)},
+	}
+	p.vaults = runtime.NewPipeline("zopday", "v1.0.0", runtime.PipelineOptions{
+		PerRetry: []policy.Policy{runtime.NewBearerTokenPolicy(cfg.Credential, []string{vaults.Audience + "/.default"}, nil)},
+	}, &options)
 	p.arm, err = arm.NewClient("zopday", "v1.0.0", cfg.Credential, &arm.ClientOptions{
 		DisableRPRegistration: true, // a provider is registered by whoever owns the subscription
-		ClientOptions: policy.ClientOptions{
-			Cloud:            cfg.Cloud,
-			Transport:        cfg.Transport,
-			Retry:            policy.RetryOptions{MaxRetries: -1}, // call.go decides what may be repeated
-			PerCallPolicies:  []policy.Policy{policyFunc(calls.call)},
-			PerRetryPolicies: []policy.Policy{policyFunc(wire)},
-		},
+		ClientOptions:         options,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("client of Azure for account %s: %w", account, err)
@@ -142,7 +152,10 @@ type Provider struct {
 	audience     string      // whom tokens for Resource Manager are for
 	refused      atomic.Bool // the cloud refused the credentials: the next Open begins afresh
 
-	arm *arm.Client
+	arm      *arm.Client
+	vaults   runtime.Pipeline // calls to the vaults themselves
+	vaultsAt string           // what the addresses of vaults end in, or the URL below which they are
+	roots    []byte           // trusted besides the system's, PEM
 
 	mu     sync.Mutex
 	caller string // the subscription, once the cloud has confirmed it

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -47,8 +48,10 @@ func (p *Provider) token(ctx context.Context, scope string) (string, error) {
 
 // A principal is who somebody is in the directory.
 type principal struct {
-	id   string
-	kind armauthorization.PrincipalType
+	id     string
+	kind   armauthorization.PrincipalType
+	tenant string
+	name   string // as the directory calls it, as far as the token says
 }
 
 // whoami is the caller, as its own token has it.
@@ -61,6 +64,10 @@ func (p *Provider) whoami(ctx context.Context) (principal, error) {
 		ObjectID string `json:"oid"`
 		Kind     string `json:"idtyp"`
 		Scopes   string `json:"scp"` // there are some in the token of a person alone
+		Tenant   string `json:"tid"`
+		App      string `json:"app_displayname"`
+		User     string `json:"upn"`
+		AppID    string `json:"appid"`
 	}
 	parts := strings.Split(t, ".")
 	unread := pipeline.Fatal("unknown-caller", "the token of these credentials does not say who they are, so the provisioner cannot be let into the cluster",
@@ -72,7 +79,10 @@ func (p *Provider) whoami(ctx context.Context) (principal, error) {
 	if err != nil || json.Unmarshal(text, &claims) != nil || claims.ObjectID == "" {
 		return principal{}, unread
 	}
-	out := principal{strings.ToLower(claims.ObjectID), armauthorization.PrincipalTypeServicePrincipal}
+	out := principal{
+		id: strings.ToLower(claims.ObjectID), kind: armauthorization.PrincipalTypeServicePrincipal,
+		tenant: claims.Tenant, name: cmp.Or(claims.User, claims.App, claims.AppID, claims.ObjectID),
+	}
 	if claims.Scopes != "" || claims.Kind == "user" {
 		out.kind = armauthorization.PrincipalTypeUser
 	}

@@ -28,7 +28,19 @@ type Config struct {
 	Credential   azcore.TokenCredential
 	Cloud        azcloud.Configuration
 	Transport    policy.Transporter
+	Roots        []byte // trusted besides the system's roots, also by connections to databases; PEM
 }
+
+// keyVault is the name of Key Vault among a cloud's services. Its endpoint is what
+// the addresses of vaults end in, or begin with: Azure gives each a host of its own
+// ("Azure Key Vault basic concepts": DNS suffixes), an emulator a path.
+const keyVault azcloud.ServiceName = "keyVault"
+
+// The public cloud's vaults, and whom their tokens are for.
+const (
+	publicVaults        = "vault.azure.net"
+	publicVaultAudience = "https://vault.azure.net"
+)
 
 // publicAudience is whom the tokens of the public cloud are for.
 const publicAudience = "https://management.azure.com"
@@ -42,6 +54,8 @@ var guid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{1
 //	AZURE_AUTHORITY_HOST                    another authority than the public cloud's
 //	ZOPDAY_AZURE_RESOURCE_MANAGER_ENDPOINT  another Resource Manager
 //	ZOPDAY_AZURE_RESOURCE_MANAGER_AUDIENCE  whom its tokens are for
+//	ZOPDAY_AZURE_KEY_VAULT_ENDPOINT         another suffix of vaults than vault.azure.net, or the URL below which they are
+//	ZOPDAY_AZURE_KEY_VAULT_AUDIENCE         whom their tokens are for
 //	ZOPDAY_AZURE_CA_FILE                    further root certificates, PEM
 func FromEnvironment(_ context.Context, cloudAccountID, _ string) (Config, error) {
 	subscription := os.Getenv("AZURE_SUBSCRIPTION_ID")
@@ -64,6 +78,7 @@ func FromEnvironment(_ context.Context, cloudAccountID, _ string) (Config, error
 		return Config{}, fmt.Errorf("ZOPDAY_AZURE_CA_FILE: %w", err)
 	}
 	c := cloudAt(os.Getenv("ZOPDAY_AZURE_RESOURCE_MANAGER_ENDPOINT"), os.Getenv("ZOPDAY_AZURE_RESOURCE_MANAGER_AUDIENCE"), os.Getenv("AZURE_AUTHORITY_HOST"))
+	c.Services[keyVault] = vaultsAt(os.Getenv("ZOPDAY_AZURE_KEY_VAULT_ENDPOINT"), os.Getenv("ZOPDAY_AZURE_KEY_VAULT_AUDIENCE"))
 	credential, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{
 		ClientOptions:            policy.ClientOptions{Cloud: c, Transport: transport},
 		DisableInstanceDiscovery: c.ActiveDirectoryAuthorityHost != azcloud.AzurePublic.ActiveDirectoryAuthorityHost,
@@ -71,7 +86,7 @@ func FromEnvironment(_ context.Context, cloudAccountID, _ string) (Config, error
 	if err != nil {
 		return Config{}, &pipeline.CloudError{Class: pipeline.Expired, Service: resourcesProvider, Op: "subscriptions/read", Message: innermost(err), Err: err}
 	}
-	return Config{Subscription: subscription, Credential: credential, Cloud: c, Transport: transport}, nil
+	return Config{Subscription: subscription, Credential: credential, Cloud: c, Transport: transport, Roots: roots}, nil
 }
 
 // Static is a LoadConfig for one endpoint with fixed credentials, such as a
@@ -85,13 +100,21 @@ func Static(endpoint string, caPEM []byte, tenant, subscription, clientID, clien
 			return Config{}, err
 		}
 		c := cloudAt(endpoint, "", endpoint)
+		c.Services[keyVault] = vaultsAt(endpoint, "")
 		credential, err := azidentity.NewClientSecretCredential(tenant, clientID, clientSecret, &azidentity.ClientSecretCredentialOptions{
 			ClientOptions: policy.ClientOptions{Cloud: c, Transport: transport}, DisableInstanceDiscovery: true,
 		})
 		if err != nil {
 			return Config{}, err
 		}
-		return Config{Subscription: subscription, Credential: credential, Cloud: c, Transport: transport}, nil
+		return Config{Subscription: subscription, Credential: credential, Cloud: c, Transport: transport, Roots: caPEM}, nil
+	}
+}
+
+// vaultsAt is Key Vault, the public cloud's unless something else is given.
+func vaultsAt(endpoint, audience string) azcloud.ServiceConfiguration {
+	return azcloud.ServiceConfiguration{
+		Endpoint: strings.TrimSuffix(cmp.Or(endpoint, publicVaults), "/"), Audience: strings.TrimSuffix(cmp.Or(audience, publicVaultAudience), "/"),
 	}
 }
 

@@ -22,6 +22,12 @@ func (p *Provider) Controls(ctx context.Context, r *pipeline.Run) ([]job.Control
 	if r.Job.ResourceType == job.Cluster {
 		parts = append(parts, (*controls).cluster)
 	}
+	switch r.Job.ResourceType {
+	case job.Datastore:
+		parts = append(parts, (*controls).datastore)
+	case job.Cache:
+		parts = append(parts, (*controls).cache)
+	}
 	var rows []job.Control
 	for _, part := range parts {
 		c := &controls{p: p, r: r, infra: infra}

@@ -56,6 +56,9 @@ var rules = []rule{
 	{code: "NotLatestOperation", class: pipeline.Busy},
 	{code: "ResourceNotReady", class: pipeline.Busy},
 	{code: "OperationNotAllowed", saying: "in progress", class: pipeline.Busy},
+	{code: "*Server*Busy*", class: pipeline.Busy}, // a flexible server takes one change at a time
+	{code: "*ServerNotReady*", class: pipeline.Busy},
+	{code: "ServerStateInvalid*", class: pipeline.Busy},
 	{code: "EtagMismatch", class: pipeline.Busy},
 	{code: "*InUse*", class: pipeline.Busy},
 	{code: "*CannotBeDeleted*", class: pipeline.Busy},
@@ -99,6 +102,11 @@ var rules = []rule{
 	{code: "InvalidResourceReference", class: pipeline.NotFound}, // it may not be visible yet
 	{code: "*NotFound", class: pipeline.NotFound},
 
+	// A name that nothing visible has: it is global, or was given up a while ago
+	// (failure kinds B4, B7).
+	{code: "*NameNotAvailable*", class: pipeline.Exists},
+	{code: "*NameUnavailable*", class: pipeline.Exists},
+	{code: "ConflictError", saying: "deleted", class: pipeline.Exists},
 	{code: "*Exists", class: pipeline.Exists},
 	{code: "*AlreadyExists*", class: pipeline.Exists},
 	{code: "*AlreadyTaken", class: pipeline.Exists},

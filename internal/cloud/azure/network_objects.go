@@ -248,6 +248,7 @@ func (p *Provider) subnet(r *pipeline.Run, at layout, s job.SubnetPlan) object[a
 		if gateway != "" {
 			f.NatGateway = &armnetwork.SubResource{ID: &gateway}
 		}
+		fillDataSubnet(r.Job, s.Tier, f)
 	}
 	return object[armnetwork.Subnet]{
 		p: p, r: r, kind: kindSubnet, key: key, id: at.vnet + "/subnets/" + r.Job.ResourceName(key, longestName),
@@ -257,11 +258,18 @@ func (p *Provider) subnet(r *pipeline.Run, at layout, s job.SubnetPlan) object[a
 			return armnetwork.Subnet{Properties: f}
 		},
 		see: func(_ context.Context, x resource[armnetwork.Subnet]) ([]pipeline.Aspect, error) {
-			return subnetAspects(x.is, s.CIDR, rules, gateway, func(ctx context.Context) error {
+			set := func(ctx context.Context) error {
 				fixed := x.is
 				fill(fixed.Properties)
 				return p.update(ctx, r, x.meta, fixed)
-			}), nil
+			}
+			aspects, f := subnetAspects(x.is, s.CIDR, rules, gateway, set), value(x.is.Properties)
+			if service := delegation(r.Job, s.Tier); service != "" {
+				aspects = append(aspects, pipeline.Aspect{Name: "delegation", Wanted: service, Seen: delegatedTo(f), Set: set})
+			} else if forData(r.Job, s.Tier) {
+				aspects = append(aspects, pipeline.Aspect{Name: "security group counts for private endpoints", Wanted: "yes", Seen: yesNo(groupCounts(f)), Set: set})
+			}
+			return aspects, nil
 		},
 		owner: func(ctx context.Context, x resource[armnetwork.Subnet]) (string, error) {
 			return p.subnetOwner(ctx, r, x, rules)

@@ -155,7 +155,7 @@ func (p *Provider) usersOfSubnet(ctx context.Context, id string) ([]string, erro
 		}
 	}
 	for _, d := range f.Delegations {
-		if d.Properties != nil {
+		if d.Properties != nil && value(d.Name) != "datastore" { // that of the job's own is no hindrance
 			names = append(names, "its delegation to "+value(d.Properties.ServiceName))
 		}
 	}
@@ -183,6 +183,7 @@ type lock struct {
 	Name       string `json:"name"`
 	Properties struct {
 		Level string `json:"level"`
+		Notes string `json:"notes"`
 	} `json:"properties"`
 }
 
@@ -203,6 +204,9 @@ func (p *Provider) unlocked(ctx context.Context, r *pipeline.Run) error {
 	var names []string
 	for _, l := range all {
 		scope, _, _ := cutFold(l.ID, locksPath)
+		if job.ParseMarks(l.Properties.Notes)[job.MarkOwner] == r.Job.ID {
+			continue // the job's own, which it lifts itself
+		}
 		if p.touches(r, scope) {
 			names = append(names, fmt.Sprintf("%s (%s) on %s", l.Name, l.Properties.Level, scope))
 		}

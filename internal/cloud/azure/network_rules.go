@@ -22,6 +22,7 @@ type groupRule struct {
 	name        string
 	priority    int32
 	deny        bool
+	outbound    bool
 	protocol    armnetwork.SecurityRuleProtocol
 	source      string
 	destination string // "": anything
@@ -41,8 +42,12 @@ func (g groupRule) properties() *armnetwork.SecurityRulePropertiesFormat {
 	if g.deny {
 		access = armnetwork.SecurityRuleAccessDeny
 	}
+	direction := armnetwork.SecurityRuleDirectionInbound
+	if g.outbound {
+		direction = armnetwork.SecurityRuleDirectionOutbound
+	}
 	f := &armnetwork.SecurityRulePropertiesFormat{
-		Access: &access, Direction: new(armnetwork.SecurityRuleDirectionInbound), Priority: &g.priority, Protocol: &g.protocol,
+		Access: &access, Direction: &direction, Priority: &g.priority, Protocol: &g.protocol,
 		Description: &g.description, SourceAddressPrefix: &g.source, SourcePortRange: new("*"), DestinationAddressPrefix: new(cmp.Or(g.destination, "*")),
 	}
 	if len(g.ports) == 1 {
@@ -77,7 +82,7 @@ func both(one *string, many []*string) []string {
 
 // securityGroup is the group of one subnet.
 func (p *Provider) securityGroup(r *pipeline.Run, s job.SubnetPlan) object[armnetwork.SecurityGroup] {
-	return p.securityGroupNamed(r, "nsg-"+s.Key, append(clusterRules(r, s), noRemoteAdmin)...)
+	return p.securityGroupNamed(r, "nsg-"+s.Key, append(append(clusterRules(r, s), datastoreRules(r, s)...), noRemoteAdmin)...)
 }
 
 func (p *Provider) securityGroupNamed(r *pipeline.Run, key string, rules ...groupRule) object[armnetwork.SecurityGroup] {

@@ -151,6 +151,8 @@ func (g *rig) steps(down bool) []step {
 		up, away = g.vmSteps()
 	case job.Cluster:
 		up, away = g.clusterSteps()
+	case job.Datastore, job.Cache:
+		up, away = g.datastoreSteps()
 	}
 	if down {
 		return away

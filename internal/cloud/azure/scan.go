@@ -26,6 +26,11 @@ var kindOfType = map[string]string{
 	strings.ToLower(typeIdentity):                             kindIdentity,
 	strings.ToLower(typeCluster):                              kindCluster,
 	strings.ToLower(typeWorkspace):                            kindWorkspace,
+	strings.ToLower(typeVault):                                kindVault,
+	strings.ToLower(typePostgres):                             flexPostgres.server,
+	strings.ToLower(typeMySQL):                                flexMySQL.server,
+	strings.ToLower(typeCache):                                kindCache,
+	strings.ToLower(typeEndpoint):                             kindEndpoint,
 }
 
 // Scan lists everything in the subscription that carries a job's owner mark,

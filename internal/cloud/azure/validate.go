@@ -18,6 +18,16 @@ type checker struct {
 	r   *pipeline.Run
 	ic  *job.InfraConfig
 	net job.NetworkSpec
+
+	store job.DatastoreSpec // of datastore and cache jobs
+}
+
+// storeSpec decodes what only datastore and cache jobs have.
+func (c *checker) storeSpec() (err error) {
+	if c.r.Job.ResourceType == job.Datastore || c.r.Job.ResourceType == job.Cache {
+		c.store, err = c.r.Job.DatastoreSpec()
+	}
+	return err
 }
 
 // Check asks Azure everything that the job's later steps depend on.
@@ -50,6 +60,9 @@ func (p *Provider) Check(ctx context.Context, r *pipeline.Run) ([]cloud.Check, e
 	if r.Job.ResourceType == job.Cluster {
 		network = c.clusterNetwork
 	}
+	if err := c.storeSpec(); err != nil {
+		return nil, err
+	}
 	parts := []func(context.Context) ([]cloud.Check, error){c.providers, c.groups, network, c.permissions}
 	parts = append(parts, c.family()...)
 	answers := make([][]cloud.Check, len(parts))
@@ -76,6 +89,10 @@ func (c *checker) family() []func(context.Context) ([]cloud.Check, error) {
 		return []func(context.Context) ([]cloud.Check, error){c.machines, c.loadBalancer, c.quotas}
 	case job.Cluster:
 		return c.clusterParts()
+	case job.Datastore:
+		return []func(context.Context) ([]cloud.Check, error){c.server, c.vaultName, c.quotas}
+	case job.Cache:
+		return []func(context.Context) ([]cloud.Check, error){c.cache, c.quotas}
 	}
 	return []func(context.Context) ([]cloud.Check, error){c.peers, c.zones, c.quotas}
 }
@@ -148,6 +165,7 @@ func (c *checker) names() []cloud.Check {
 	if c.r.Job.ResourceType == job.Cluster {
 		maps.Copy(uses, map[string]int{"": longestDNSPrefix, "nodes": longestNodeGroup, "logs": longestWorkspace, "audit": longestSetting, controlPlane: longestIdentity, kubelet: longestIdentity})
 	}
+	maps.Copy(uses, c.storeNames())
 	for use, most := range uses {
 		got := c.r.Job.ResourceName(use, most)
 		if len(got) > most || !validName.MatchString(got) {
@@ -184,6 +202,9 @@ func (c *checker) adopt(ctx context.Context) ([]cloud.Check, error) {
 	case job.Cluster:
 		check = "adopted cluster"
 		found, err = c.adoptedClusterName(ctx)
+	case job.Datastore, job.Cache:
+		check = "adopted " + string(c.r.Job.ResourceType)
+		found, err = c.adoptedStoreName(ctx)
 	default:
 		var x vnetResource
 		x, err = c.adopted(ctx, c.r)

@@ -39,6 +39,8 @@ func (c *checker) network(ctx context.Context) ([]cloud.Check, error) {
 			return nil, err
 		}
 		return c.clusterSubnetChecks(ctx, x, e)
+	case job.Datastore, job.Cache:
+		return c.dataSubnetChecks(x)
 	}
 	return c.namedSubnetChecks(x)
 }

@@ -78,7 +78,7 @@ func (c *checker) needed() []string {
 	if c.r.Job.ResourceType == job.Cluster {
 		out = append(out, "Microsoft.Compute", "Microsoft.ManagedIdentity", "Microsoft.ContainerService", "Microsoft.OperationalInsights", "Microsoft.Insights", "Microsoft.PolicyInsights")
 	}
-	return out
+	return append(out, c.storeProviders()...)
 }
 
 // providers checks that the subscription has the resource providers registered:
@@ -188,6 +188,9 @@ func (c *checker) actions() []string {
 	}
 	if c.r.Job.ResourceType == job.VM {
 		types = append(types, typeScaleSet, typeVM, typeIdentity, typeBalancer)
+	}
+	if c.r.Job.ResourceType == job.Datastore || c.r.Job.ResourceType == job.Cache {
+		types = c.storeTypes()
 	}
 	if c.r.Job.ResourceType == job.Cluster {
 		types = append(types, typeIdentity, typeWorkspace, typeDiagnostic, typeRole, typeCluster, typeCluster+"/agentPools", typeCluster+"/maintenanceConfigurations")

@@ -22,16 +22,21 @@ const (
 	kindRecord    = "dns:record"
 )
 
-// EnsureIdentity makes the managed identity that the VMs have, or those of a
-// cluster. That of VMs has no role: Run Command goes through the VM's agent and
+// EnsureIdentity makes the managed identity that the VMs have, those of a cluster,
+// or the vault with the password of a datastore's administrator. That of VMs has no role: Run Command goes through the VM's agent and
 // needs none ("Run scripts in your Linux VM by using managed Run Commands").
 func (p *Provider) EnsureIdentity(ctx context.Context, r *pipeline.Run) error {
 	if r.Job.Mode == job.ModeAdopt {
 		return nil
 	}
 	ctx = view(ctx, r)
-	if r.Job.ResourceType == job.Cluster {
+	switch r.Job.ResourceType {
+	case job.Cluster:
 		return p.ensureClusterIdentity(ctx, r)
+	case job.Datastore:
+		return p.ensureVault(ctx, r)
+	case job.Cache:
+		return nil // who may use a cache is the cache's own business
 	}
 	x := p.identity(r)
 	if _, err := r.Ensure(ctx, x.resource()); err != nil {
@@ -49,8 +54,13 @@ func (p *Provider) RemoveIdentity(ctx context.Context, r *pipeline.Run) error {
 	if err := p.unlocked(ctx, r); err != nil {
 		return err
 	}
-	if r.Job.ResourceType == job.Cluster {
+	switch r.Job.ResourceType {
+	case job.Cluster:
 		return p.removeClusterIdentity(ctx, r)
+	case job.Datastore:
+		return p.removeVault(ctx, r)
+	case job.Cache:
+		return nil
 	}
 	return r.Remove(ctx, p.identity(r).resource())
 }

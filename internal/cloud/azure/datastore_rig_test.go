@@ -1,0 +1,37 @@
+package azure
+
+import (
+	"testing"
+
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/sim"
+)
+
+// datastores is a rig for a datastore or cache job.
+func datastores(t testing.TB, family job.ResourceType, spec string) *rig {
+	t.Helper()
+	return datastoresIn(t, family, job.ModeCreate, spec)
+}
+
+func datastoresIn(t testing.TB, family job.ResourceType, mode job.Mode, spec string) *rig {
+	t.Helper()
+	g := newRig(t, sim.Options{TimeScale: 3 * quick}, family, mode, spec)
+	g.p.reach = job.Reach{Mode: job.ReachDirect}
+	return g
+}
+
+// datastoreSteps are the steps of a datastore or cache job, in both directions.
+func (g *rig) datastoreSteps() (up, down []step) {
+	return []step{g.check, g.p.EnsureNetwork, g.p.EnsureIdentity, g.p.EnsureSubnetGroup, g.p.EnsureDatastore},
+		[]step{g.p.RemoveDatastore, g.p.RemoveSubnetGroup, g.p.RemoveIdentity, g.p.RemoveNetwork}
+}
+
+// allControlsMet fails on a control of the report that is not met.
+func (g *rig) allControlsMet() {
+	g.Helper()
+	for _, c := range g.report() {
+		if !c.Met && c.ID != "NETZ-13" {
+			g.Errorf("control %+v", c)
+		}
+	}
+}
