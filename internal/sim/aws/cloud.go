@@ -19,6 +19,8 @@ type Options struct {
 	BootTime time.Duration
 	// Kubernetes gives clusters an API server that is real; nil: their endpoints lead nowhere.
 	Kubernetes sim.Kubernetes
+	// Databases gives datastores and caches servers that are real; nil: their endpoints answer nobody.
+	Databases sim.Databases
 	// LeakedInterfaces is how many network interfaces the deletion of a node group leaves behind in its subnets, as the CNI
 	// plugin does when its node goes away under it (https://github.com/terraform-aws-modules/terraform-aws-eks/issues/2004).
 	LeakedInterfaces int
@@ -44,6 +46,7 @@ type Cloud struct {
 	ec2      *EC2
 	platform *platform
 
+	servers   databaseBridge
 	rehearsed map[string]time.Duration // see rehearse
 }
 
@@ -59,8 +62,8 @@ type hooks struct {
 	identityOf func(account, accessKey string) (Identity, bool)
 	// instanceGone is told when an instance has left running, for whatever reason (Auto Scaling, ELB).
 	instanceGone []func(s scope, instanceID string)
-	// logGroupDeleted is told when a log group was deleted by request (EKS: its control plane may make it again).
-	logGroupDeleted func(s scope, name string)
+	// logGroupDeleted is told when a log group was deleted by request (EKS, RDS: who still has something to log makes it again).
+	logGroupDeleted []func(s scope, name string)
 }
 
 // An InstanceProfile is what EC2 needs to know of IAM's.
@@ -128,6 +131,7 @@ func New(w *sim.World, opt Options) *Cloud {
 		opt.BootTime = 40 * time.Second
 	}
 	c := &Cloud{World: w, opt: opt, apis: map[string]*api{}}
+	c.servers.cloud = c
 	c.addServices()
 	w.RegisterFront("aws", c)
 	return c

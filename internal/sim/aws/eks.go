@@ -36,7 +36,7 @@ func newEKS(c *Cloud) *eksService {
 		c.World.DefineQuota(q)
 	}
 	c.World.Register(s)
-	c.hooks.logGroupDeleted = s.logGroupDeleted
+	c.hooks.logGroupDeleted = append(c.hooks.logGroupDeleted, s.logGroupDeleted)
 	c.hooks.instanceGone = append(c.hooks.instanceGone, s.instanceGone)
 	c.add(&api{
 		service: "eks", protocol: restJSONProtocol, version: "2017-11-01", route: eksRoutes.route,

@@ -148,7 +148,7 @@ func (c *Cloud) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	req := &request{Call: &sim.Call{Cloud: "aws", Service: a.service, Caller: cs.accessKey, Region: cs.region}, cloud: c, Form: form, Body: body, HTTP: r}
 	req.Operation = operationName(a, r, form)
 	req.Mutating = a.mutating(req.Operation)
-	req.Params = paramText(r, form, body)
+	req.Params = a.redacted(r, form, body)
 	req.Call.Touch(namedIn(form)...)
 	if a.around != nil {
 		a.around()

@@ -142,7 +142,7 @@ func (s *logsService) deleteGroup(c *reqCtx, in *logs.DeleteLogGroupInput) (*log
 		return nil, err
 	}
 	delete(s.groups(c), g.Name)
-	if gone := s.cloud.hooks.logGroupDeleted; gone != nil {
+	for _, gone := range s.cloud.hooks.logGroupDeleted {
 		gone(c.scope(), g.Name)
 	}
 	return &logs.DeleteLogGroupOutput{}, nil

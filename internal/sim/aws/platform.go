@@ -13,6 +13,8 @@ type platform struct {
 	kms *kmsService
 	eks *eksService
 	log *logsService
+	sec *secretsService
+	rds *rdsService
 }
 
 // addPlatform makes the services around EC2.
@@ -30,6 +32,8 @@ func (c *Cloud) addPlatform() {
 	c.platform.acm = newACM(c)
 	c.platform.asg = newAutoScaling(c)
 	c.platform.eks = newEKS(c)
+	c.platform.sec = newSecrets(c)
+	c.platform.rds = newRDS(c)
 }
 
 // mainAccount is the account of requests that name none: that of the documented access key if it is configured.

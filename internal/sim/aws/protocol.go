@@ -50,6 +50,8 @@ type api struct {
 	other *api
 	// around is called before and after every request, with the world unlocked.
 	around func()
+	// secrets are parameters whose values no fault and no book gets to see.
+	secrets []string
 	// hollow: an operation whose output has no members answers no body at all (JSON).
 	hollow bool
 }

@@ -22,7 +22,8 @@ var quotaServiceNames = map[string]string{
 	"ebs": "Amazon Elastic Block Store (Amazon EBS)", "iam": "AWS Identity and Access Management (IAM)",
 	"elasticloadbalancing": "Elastic Load Balancing (ELB)", "autoscaling": "Amazon EC2 Auto Scaling", "route53": "Amazon Route 53",
 	"acm": "AWS Certificate Manager (ACM)", "s3": "Amazon Simple Storage Service (Amazon S3)", "eks": "Amazon Elastic Kubernetes Service (Amazon EKS)",
-	"kms": "AWS Key Management Service (AWS KMS)",
+	"kms": "AWS Key Management Service (AWS KMS)", "rds": "Amazon Relational Database Service (Amazon RDS)", "elasticache": "Amazon ElastiCache",
+	"secretsmanager": "AWS Secrets Manager",
 }
 
 func newQuotas(c *Cloud) *quotaService {

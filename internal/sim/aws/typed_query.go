@@ -137,8 +137,10 @@ func decodeFormValue(n *formNode, v reflect.Value, path string) error {
 
 func decodeFormList(n *formNode, v reflect.Value, path string) error {
 	items := n.indexed()
-	if m := n.kids["member"]; m != nil {
-		items = m.indexed()
+	if len(items) == 0 {
+		for _, k := range n.kids { // member, or what the service calls an item: Tags.Tag.1, SubnetIds.SubnetIdentifier.1
+			items = k.indexed()
+		}
 	}
 	out := reflect.MakeSlice(v.Type(), len(items), len(items))
 	for i, item := range items {
