@@ -107,7 +107,7 @@ func newContainer(c *Cloud) *container {
 	}
 	s.updateMethods(ops)
 	c.add("container/v1", &api{service: "container", listErrors: true, denied: containerDenied, ops: ops, claims: func(path string) bool {
-		return !strings.Contains(path, "/operations/") || strings.Contains(path, "/operations/operation-")
+		return !strings.Contains(path, "/operations/") || strings.Contains(path, "/operations/operation-") && operationMark(path) == ""
 	}})
 	c.hooks.subnetRangeUser = s.subnetRangeUser
 	c.hooks.instanceChanged = append(c.hooks.instanceChanged, s.instanceChanged)

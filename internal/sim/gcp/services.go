@@ -21,6 +21,7 @@ func (c *Cloud) addServices() {
 	c.container = newContainer(c)
 	c.sql = newCloudSQL(c)
 	c.secrets = newSecretManager(c)
+	newMemorystoreRedis(c)
 }
 
 // add makes an API known; key is its name and version as in package schema.

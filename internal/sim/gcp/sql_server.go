@@ -124,11 +124,12 @@ func (s *cloudSQL) query(in *sqlInstance, database, user, password, statement st
 	return s.cloud.opt.Databases.Query(ctx, in.serverID(), database, user, password, statement)
 }
 
-// answers says whether statements can be run on the server behind an instance now.
+// answers says whether statements can be run on the server behind an instance. One that is not ready yet will be in a moment, and
+// queries wait for it.
 func (s *cloudSQL) answers(in *sqlInstance) bool {
 	if s.cloud.opt.Databases == nil {
 		return false
 	}
-	ready, err := s.cloud.opt.Databases.Ready(in.serverID())
-	return ready && err == nil
+	_, err := s.cloud.opt.Databases.Ready(in.serverID())
+	return err == nil
 }
