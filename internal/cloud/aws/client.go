@@ -15,15 +15,19 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/acm"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/elasticache"
 	classicelb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
+	"github.com/aws/aws-sdk-go-v2/service/rds"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
@@ -58,6 +62,10 @@ type Options struct {
 	// Reach is how the provisioner gets to the API servers of clusters: who else
 	// than the network itself an endpoint lets in follows from it.
 	Reach job.Reach
+
+	// DatabaseRoots sign the certificates of RDS, PEM; nil: the file that
+	// ZOPDAY_AWS_RDS_CA_FILE names, or else the bundle that AWS publishes.
+	DatabaseRoots []byte
 }
 
 // A Resolver asks the public DNS; *net.Resolver is one.
@@ -102,10 +110,12 @@ func (c *Clouds) Open(ctx context.Context, j *job.Job) (cloud.Provider, error) {
 }
 
 var (
-	_ cloud.Opener        = (*Clouds)(nil)
-	_ cloud.NetworkFamily = (*Provider)(nil)
-	_ cloud.ClusterFamily = (*Provider)(nil)
-	_ cloud.RemovalGuard  = (*Provider)(nil)
+	_ cloud.Opener          = (*Clouds)(nil)
+	_ cloud.NetworkFamily   = (*Provider)(nil)
+	_ cloud.ClusterFamily   = (*Provider)(nil)
+	_ cloud.RemovalGuard    = (*Provider)(nil)
+	_ cloud.DatastoreFamily = (*Provider)(nil)
+	_ cloud.CacheUsers      = (*Provider)(nil)
 )
 
 // provider is the account in the region, with clients that are not too old.
@@ -195,8 +205,14 @@ type Provider struct {
 	kms    *kms.Client
 	clb    *classicelb.Client // Classic Load Balancers, which a cluster's own controller makes
 
+	rds     *rds.Client
+	cache   *elasticache.Client
+	secrets *secretsmanager.Client
+	metrics *cloudwatch.Client
+
 	resolver Resolver
 	reachBy  job.Reach
+	dbRoots  []byte
 
 	// elsewhere opens another account or region, for the other side of a peering.
 	elsewhere func(ctx context.Context, account, region string) (*Provider, error)
@@ -204,6 +220,7 @@ type Provider struct {
 	mu         sync.Mutex
 	callers    map[string]string // account by access key
 	principals map[string]string // ARN of the role or user by access key
+	given      map[string]string // what a user of a cache was last given, by its ID: a digest
 }
 
 func newProvider(cfg aws.Config, o Options, region string) *Provider {
@@ -213,7 +230,8 @@ func newProvider(cfg aws.Config, o Options, region string) *Provider {
 		quotas: servicequotas.NewFromConfig(cfg), r53: route53.NewFromConfig(cfg), acm: acm.NewFromConfig(cfg),
 		asg: autoscaling.NewFromConfig(cfg), elb: elb.NewFromConfig(cfg), logs: cloudwatchlogs.NewFromConfig(cfg),
 		eks: eks.NewFromConfig(cfg), kms: kms.NewFromConfig(cfg), clb: classicelb.NewFromConfig(cfg), reachBy: o.Reach,
-		resolver: o.Resolver, callers: map[string]string{}, principals: map[string]string{},
+		rds: rds.NewFromConfig(cfg), cache: elasticache.NewFromConfig(cfg), secrets: secretsmanager.NewFromConfig(cfg), metrics: cloudwatch.NewFromConfig(cfg),
+		dbRoots: o.DatabaseRoots, resolver: o.Resolver, callers: map[string]string{}, principals: map[string]string{}, given: map[string]string{},
 	}
 	p.s3 = s3.NewFromConfig(cfg, func(o *s3.Options) {
 		// A bucket's name as a host name resolves at AWS alone.

@@ -60,6 +60,12 @@ func (p *Provider) Controls(ctx context.Context, r *pipeline.Run) ([]job.Control
 			return err
 		})
 	}
+	if isDatastore(r.Job) {
+		reads = append(reads, func(ctx context.Context) (err error) {
+			rows, err = p.datastoreControls(ctx, r)
+			return err
+		})
+	}
 	if err := pipeline.All(ctx, reads...); err != nil {
 		return nil, err
 	}

@@ -76,6 +76,30 @@ var rules = []rule{
 	{code: "ResourcePropagationDelayException", class: pipeline.Busy},
 	{code: "ServerException", class: pipeline.Unavailable},
 
+	// RDS and ElastiCache: what is under way is not invalid, and quotas have two
+	// words in their names. A source with replicas, and a protected instance, are
+	// told apart by looking.
+	{code: "InvalidDB*State*", class: pipeline.Busy},
+	{code: "DBInstanceNotReady*", class: pipeline.Busy},
+	{code: "InvalidReplicationGroupState*", class: pipeline.Busy},
+	{code: "InvalidCacheClusterState*", class: pipeline.Busy},
+	{code: "InvalidUserState*", class: pipeline.Busy},
+	{code: "InvalidUserGroupState*", class: pipeline.Busy},
+	{code: "InvalidSnapshotState*", class: pipeline.Busy},
+	{code: "InsufficientAvailableIPsInSubnet*", class: pipeline.Capacity},
+	{code: "ProvisionedIopsNotAvailableInAZ*", class: pipeline.Capacity},
+	{code: "StorageTypeNotAvailable*", class: pipeline.Capacity},
+	{code: "*Quota*Exceeded*", class: pipeline.Quota},
+	{code: "QuotaExceeded.*", class: pipeline.Quota},
+	{code: "APICallRateForCustomerExceeded", class: pipeline.Throttled},
+	{code: "StorageTypeNotSupported*", class: pipeline.Invalid},
+	{code: "NetworkTypeNotSupported*", class: pipeline.Invalid},
+	{code: "DBSubnetGroupDoesNotCoverEnoughAZs", class: pipeline.Invalid},
+	{code: "DefaultUserRequired*", class: pipeline.Invalid},
+	{code: "DefaultUserAssociated*", class: pipeline.Busy},
+	{code: "*NotFoundFault", class: pipeline.NotFound},
+	{code: "*AlreadyExistsFault", class: pipeline.Exists},
+
 	{code: "KMSInvalidState*", saying: "pending deletion", class: pipeline.NotFound},
 	{code: "KMSInternalException", class: pipeline.Unavailable},
 	{code: "DependencyTimeoutException", class: pipeline.Unavailable},

@@ -36,7 +36,8 @@ func partition(region string) string {
 }
 
 // EnsureIdentity makes the role that the VMs run as, and the instance profile
-// that carries it; for a cluster, what its parts run as, its key and its log group.
+// that carries it; for a cluster, what its parts run as, its key and its log group;
+// for a cache, its group of users. RDS keeps the administrator's password itself.
 // The step is done when IAM shows all of it.
 func (p *Provider) EnsureIdentity(ctx context.Context, r *pipeline.Run) error {
 	if r.Job.Mode == job.ModeAdopt {
@@ -45,6 +46,9 @@ func (p *Provider) EnsureIdentity(ctx context.Context, r *pipeline.Run) error {
 	ctx = lookup.With(ctx, r)
 	if isCluster(r.Job) {
 		return p.ensureClusterIdentity(ctx, r)
+	}
+	if isDatastore(r.Job) {
+		return p.ensureCacheIdentity(ctx, r)
 	}
 	role, profile := p.role(r), p.instanceProfile(r)
 	// A profile can be made before its role; only the link needs both.
@@ -78,6 +82,9 @@ func (p *Provider) RemoveIdentity(ctx context.Context, r *pipeline.Run) error {
 	ctx = lookup.With(ctx, r)
 	if isCluster(r.Job) {
 		return p.removeClusterIdentity(ctx, r)
+	}
+	if isDatastore(r.Job) {
+		return p.removeCacheIdentity(ctx, r)
 	}
 	if err := r.Remove(ctx, p.instanceProfile(r)); err != nil {
 		return err

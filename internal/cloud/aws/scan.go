@@ -29,7 +29,7 @@ const kindVolume = "ec2:volume"
 func (p *Provider) Scan(ctx context.Context, owner string) ([]cloud.Leftover, error) {
 	ctx = lookup.For(ctx, owner)
 	s := &scan{p: p, owner: owner}
-	err := pipeline.All(ctx, append(append(s.networkKinds(), s.clusterKinds()...),
+	err := pipeline.All(ctx, append(slices.Concat(s.networkKinds(), s.clusterKinds(), s.datastoreKinds()),
 		sweep(s, p.vpcs(), func(x ec2types.Vpc) (string, bool) { return nameTag(x.Tags), true }),
 		sweep(s, p.subnets(), func(x ec2types.Subnet) (string, bool) { return nameTag(x.Tags), true }),
 		sweep(s, p.internetGateways(), func(x ec2types.InternetGateway) (string, bool) { return nameTag(x.Tags), true }),

@@ -50,6 +50,10 @@ func (p *Provider) Check(ctx context.Context, r *pipeline.Run) ([]cloud.Check, e
 		more, err := c.clusterJob(ctx)
 		return append(out, more...), plain(err)
 	}
+	if isDatastore(r.Job) {
+		more, err := c.datastoreJob(ctx)
+		return append(out, more...), plain(err)
+	}
 	if r.Job.ResourceType == job.Network {
 		ask := c.networkJob
 		if r.Job.Mode == job.ModeAdopt {

@@ -48,6 +48,9 @@ func (c *checker) networkLimits() []limit {
 			fix: "Ask AWS for more VPCs in the region, remove one, or build in an existing network.",
 		})
 	}
+	if c.spec.Network.NAT == job.NATNone {
+		return limits
+	}
 	nats := 1
 	if c.spec.Network.NAT == job.NATPerZone {
 		nats = c.spec.Network.Zones
