@@ -106,7 +106,7 @@ func (p *Provider) adminPassword(r *pipeline.Run) pipeline.Resource {
 		return []pipeline.Seen{{ID: newest, Owner: r.Job.ID}}, nil
 	}
 	x.Create = func(ctx context.Context, _ string) (pipeline.Seen, error) {
-		password := newPassword()
+		password := job.NewPassword()
 		out, err := send(ctx, api.AddVersion(secret, &secretmanager.AddSecretVersionRequest{Payload: &secretmanager.SecretPayload{
 			Data:       base64.StdEncoding.EncodeToString([]byte(password)),
 			DataCrc32c: int64(crc32.Checksum([]byte(password), crc32.MakeTable(crc32.Castagnoli))),

@@ -95,7 +95,7 @@ func (p *Provider) sqlInstance(r *pipeline.Run, want *sqladmin.DatabaseInstance)
 		create: func(ctx context.Context) (string, error) {
 			sent := *want
 			if r.Job.Config.InfraConfig.Datastore.Engine == job.MySQL {
-				sent.RootPassword = newPassword() // root is there at once, and nobody ever knows it
+				sent.RootPassword = job.NewPassword() // root is there at once, and nobody ever knows it
 			}
 			op, err := send(ctx, p.data.sql.Instances.Insert(p.project, &sent))
 			return p.sqlOperationName(op), err
