@@ -20,6 +20,7 @@ import (
 	"github.com/zopday/provisioner/internal/ledger"
 	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/reconciler"
+	"github.com/zopday/provisioner/internal/remediation"
 	"github.com/zopday/provisioner/internal/sim"
 	simkube "github.com/zopday/provisioner/internal/sim/kube"
 	"github.com/zopday/provisioner/internal/spaces"
@@ -269,7 +270,7 @@ func (r *rig) start(prepare ...func(*worker)) *worker {
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop = stop
 	conf := reconciler.Config{
-		Ledger: mortal{r.ledger, w}, Clouds: r.clouds(w), Spaces: r.spaces, Components: r.engine(), Log: log,
+		Ledger: mortal{r.ledger, w}, Clouds: r.clouds(w), Spaces: r.spaces, Components: r.engine(), Pausers: r.pausers(), Past: r.ledger, Log: log,
 		Worker: w.name, Poll: 100 * time.Millisecond, DeadAfter: 2 * time.Second, Observe: -1, Pace: pace,
 	}
 	if w.conf != nil {
@@ -287,6 +288,16 @@ func (r *rig) start(prepare ...func(*worker)) *worker {
 		<-w.done
 	})
 	return w
+}
+
+// pausers is what may be paused.
+func (r *rig) pausers() *remediation.Registry {
+	r.t.Helper()
+	p, err := remediation.Default()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p
 }
 
 // vm is a VM job in mode create, queued.
@@ -427,7 +438,7 @@ func (r *rig) drift() []pipeline.Drift {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	d, err := steps.Set{Cloud: provider, Spaces: r.spaces, Components: r.engine()}.Drift(r.t.Context(), j, objs, pace)
+	d, err := steps.Set{Cloud: provider, Spaces: r.spaces, Components: r.engine(), Pausers: r.pausers(), Past: r.ledger}.Drift(r.t.Context(), j, objs, pace)
 	if err != nil {
 		r.t.Fatal(err)
 	}

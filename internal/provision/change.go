@@ -42,6 +42,9 @@ func (s *Service) change(ctx context.Context, policy access.Policy, ref string, 
 					Message: fmt.Sprintf("the job is at revision %d, and If-Match names %d", j.SpecRevision, *match),
 					Hint:    "GET the job, look at what changed, and send the change again with its ETag."}
 			}
+			if err := operates(ctx, j); err != nil {
+				return err
+			}
 			var err error
 			note, detail, err = fn(j, st)
 			return err
@@ -158,7 +161,7 @@ func (s *Service) operate(j *job.Job, r PatchRequest, warnings *[]string) (strin
 		return "", nil, invalid(job.FieldError{Field: "vmOp", Message: fmt.Sprintf("%.40q is not an operation", string(op)), Fix: "use attach_lb or detach_lb"})
 	case r.Status != nil || r.ComponentOp != nil || r.Revision != nil || r.Name != nil || r.Mode != nil || r.CloudAccountID != nil || r.Region != nil || r.Labels != nil:
 		return "", nil, invalid(job.FieldError{Field: "vmOp", Message: "comes with other changes", Fix: "send the operation alone; attach_lb may bring config.spec.loadBalancer"})
-	case j.ResourceType != job.VM:
+	case j.ResourceType != job.VM || j.Kind != job.Provisioning:
 		return "", nil, invalid(job.FieldError{Field: "vmOp", Message: fmt.Sprintf("is for VM jobs, and this is a %s job", j.ResourceType), Fix: "leave it out"})
 	case !j.Owns():
 		return "", nil, invalid(job.FieldError{Field: "vmOp", Message: "this job adopted its VMs: it only reads them", Fix: "change the load balancer where it is managed"})
@@ -329,7 +332,7 @@ func confirmed(j *job.Job, confirm string) error {
 func protectedParts(j *job.Job) string {
 	infra := j.Config.InfraConfig
 	switch {
-	case !j.Owns():
+	case !j.Owns() || j.Kind == job.Remediation:
 		return ""
 	case j.ResourceType == job.Cluster && infra.Cluster.ID != "":
 		return "the cluster"

@@ -142,6 +142,10 @@ func costOf(j *job.Job, resolved job.InfraConfig) (Cost, error) {
 		e.cost.Summary = "This job makes nothing, so it adds nothing to the bill; what it adopts goes on to cost what it costs."
 		return e.cost, nil
 	}
+	if j.Kind == job.Remediation {
+		e.cost.Summary = "A remediation job makes nothing; what stopping a pool saves is estimated by its schedule."
+		return e.cost, nil
+	}
 	if j.ResourceType == job.Component {
 		e.cost.Summary = "A component runs on the nodes of its cluster: what it adds to the bill is the load balancers and volumes that it asks for, and the nodes that it fills."
 		return e.cost, nil

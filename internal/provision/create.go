@@ -39,7 +39,10 @@ var errReplayed = errors.New("the request was carried out before")
 // refused; created is false for a job that was there before.
 func (s *Service) Create(ctx context.Context, r CreateRequest, key string) (v *JobView, created bool, err error) {
 	policy := access.JobCreate
-	if r.ResourceType == job.Component {
+	switch {
+	case r.Kind == job.Remediation:
+		policy = access.VMOperate
+	case r.ResourceType == job.Component:
 		policy = access.ComponentInstall
 	}
 	return s.create(ctx, policy, r, key)
@@ -54,7 +57,16 @@ func (s *Service) create(ctx context.Context, policy access.Policy, r CreateRequ
 		return nil, false, err
 	}
 	var infra job.InfraConfig
-	if r.ResourceType == job.Component {
+	var to bound
+	if r.Kind == job.Remediation {
+		if v, err := s.replayed(ctx, policy, key, digest); v != nil || err != nil {
+			return v, false, err
+		}
+		if to, err = s.bindSubject(ctx, &r); err != nil {
+			return nil, false, s.refused(ctx, policy, "", err)
+		}
+		infra = to.infra
+	} else if r.ResourceType == job.Component {
 		// A request that was carried out is answered as it was then, whatever has
 		// become of its space.
 		if v, err := s.replayed(ctx, policy, key, digest); v != nil || err != nil {
@@ -76,6 +88,9 @@ func (s *Service) create(ctx context.Context, policy access.Policy, r CreateRequ
 		j.ID, j.OrgID, j.CreatedBy = job.NewID("job"), p.OrgID, p.Actor
 		subject := subjectTypes[j.ResourceType]
 		j.SubjectType, j.SubjectID = subject.name, job.NewID(subject.prefix)
+		if to.subject != nil {
+			j.SubjectID = to.subject.SubjectID
+		}
 		if key != "" {
 			rec, err := s.Ledger.IdempotencyPut(ctx, tx, p.OrgID, key, digest, j.ID)
 			if err != nil {

@@ -108,6 +108,9 @@ func stepsUsing(t job.ResourceType, path string) []string {
 // edit changes what was asked for, as far as the job's state allows. It returns
 // the paths that changed.
 func (s *Service) edit(j *job.Job, r PatchRequest, past *history) (note string, paths []string, err error) {
+	if j.Kind == job.Remediation {
+		return "", nil, refuse(WrongState, "Make another one, and delete this one if it has not begun.", "a remediation job is not edited")
+	}
 	if err := customerDatabase(j, r); err != nil {
 		return "", nil, err
 	}

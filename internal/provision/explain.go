@@ -144,7 +144,7 @@ func nextActs(j *job.Job) []NextAct {
 	if j.State().Active() {
 		add("Watch it", "jobs watch "+j.ID, "GET "+path+"/events")
 	}
-	if can(job.Operate) && j.ResourceType == job.VM && j.Owns() {
+	if can(job.Operate) && j.ResourceType == job.VM && j.Owns() && j.Kind == job.Provisioning {
 		lb, err := j.LoadBalancer()
 		switch {
 		case err == nil && lb == nil:
@@ -173,6 +173,9 @@ func nextActs(j *job.Job) []NextAct {
 			}
 			if !j.Owns() {
 				what = "Disconnect it"
+			}
+			if j.Kind == job.Remediation {
+				what = "End it; nothing is changed"
 			}
 		}
 		command, call := "jobs delete "+j.ID, "DELETE "+path

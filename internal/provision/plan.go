@@ -67,6 +67,13 @@ func (s *Service) PlanRequest(ctx context.Context, r CreateRequest) (*PlanView, 
 		return nil, refusalOf(err)
 	}
 	var infra job.InfraConfig
+	if r.Kind == job.Remediation {
+		to, err := s.bindSubject(ctx, &r)
+		if err != nil {
+			return nil, refusalOf(err)
+		}
+		return s.planRemediation(ctx, r, to, p)
+	}
 	if r.ResourceType == job.Component {
 		if infra, err = s.bindSpace(ctx, &r); err != nil {
 			return nil, refusalOf(err)
@@ -259,7 +266,7 @@ func (s *Service) set(ctx context.Context, j *job.Job) (steps.Set, error) {
 	if err != nil {
 		return steps.Set{}, asked(err)
 	}
-	set := steps.Set{Cloud: provider, Spaces: s.Spaces, Components: s.Components, SQL: s.SQL}
+	set := steps.Set{Cloud: provider, Spaces: s.Spaces, Components: s.Components, SQL: s.SQL, Pausers: s.Pausers, Past: s.Ledger}
 	if s.Logical != nil && s.SQL != nil {
 		set.Logical = s.Logical
 	}

@@ -94,7 +94,9 @@ func (s *Service) Receipt(ctx context.Context, ref string) (*Receipt, error) {
 // requested adds who asked for the teardown, from the audit log.
 func (s *Service) requested(ctx context.Context, j *job.Job, r *Receipt) error {
 	action := access.JobDelete
-	if j.ResourceType == job.Component {
+	if j.Kind == job.Remediation {
+		action = access.VMOperate
+	} else if j.ResourceType == job.Component {
 		action = access.ComponentUninstall
 	}
 	entries, _, err := audit.List(ctx, s.Ledger.DB(), j.OrgID, audit.Filter{
@@ -113,7 +115,7 @@ func (s *Service) requested(ctx context.Context, j *job.Job, r *Receipt) error {
 // which looked. A teardown that stopped is looked at now: what the ledger never
 // heard of may be left too.
 func (s *Service) scan(ctx context.Context, j *job.Job, rows []job.StepState, r *Receipt) {
-	if j.Phase != job.PhaseTeardown || !j.Owns() || j.ResourceType == job.Component {
+	if j.Phase != job.PhaseTeardown || !j.Owns() || j.ResourceType == job.Component || j.Kind == job.Remediation {
 		return // a component leaves nothing at the cloud: its objects are listed one by one
 	}
 	switch j.Status {

@@ -33,6 +33,9 @@ func (s *Service) removal(ctx context.Context, ref string) (removal, error) {
 		return out, nil // likewise
 	case err != nil:
 		return out, err
+	case j.Kind == job.Remediation:
+		out.policy = access.VMOperate
+		return out, nil
 	case j.ResourceType == job.Component:
 		out.policy = access.ComponentUninstall
 		return out, nil

@@ -16,7 +16,7 @@ import (
 // A CreateRequest is a job as a person asks for it: the body of a POST, a job
 // file, the wizard's file view.
 type CreateRequest struct {
-	Kind           job.Kind          `json:"kind,omitempty" enum:"provisioning" doc:"provisioning (default)"`
+	Kind           job.Kind          `json:"kind,omitempty" enum:"provisioning,remediation" doc:"provisioning (default), or remediation: acts on the pools of a VM or cluster job, which says cloud, region and account"`
 	ResourceType   job.ResourceType  `json:"resourceType" enum:"cluster,component,network,vm" doc:"The resource family"`
 	Provider       job.Provider      `json:"provider" enum:"aws,gcp,azure" doc:"The cloud"`
 	Mode           job.Mode          `json:"mode,omitempty" enum:"create,create_in_existing,adopt" doc:"create (default): everything is made, and all of it is deleted again; create_in_existing: inside a network that you name; adopt: nothing is made"`
@@ -34,7 +34,15 @@ func (r *CreateRequest) parts() []job.FieldError {
 	if len(r.Config.Spec) == 0 {
 		return nil
 	}
-	return readSpec(r.ResourceType, r.Config.Spec)
+	return readSpecOf(r.Kind, r.ResourceType, r.Config.Spec)
+}
+
+// readSpecOf checks a spec by the schema of its kind and resource type.
+func readSpecOf(kind job.Kind, t job.ResourceType, raw json.RawMessage) []job.FieldError {
+	if kind == job.Remediation {
+		return decodeSpec(raw, &job.RemediationSpec{})
+	}
+	return readSpec(t, raw)
 }
 
 // readSpec checks a spec by the schema of its resource type.
@@ -114,7 +122,7 @@ func (s *Service) check(j *job.Job) error {
 		return invalid(previewAzure)
 	}
 	// Found here with the whole path of each, and all of them at once.
-	fields := readSpec(j.ResourceType, j.Config.Spec)
+	fields := readSpecOf(j.Kind, j.ResourceType, j.Config.Spec)
 	misread := len(fields) > 0
 	if !slices.Contains(s.Accounts, j.CloudAccountID) {
 		fields = append(fields, job.FieldError{Field: "cloudAccountId", Message: fmt.Sprintf("%.60q is not a cloud account here", j.CloudAccountID), Fix: "use " + s.Accounts[0]})

@@ -17,20 +17,22 @@ import (
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/ledger"
 	"github.com/zopday/provisioner/internal/pipeline"
+	"github.com/zopday/provisioner/internal/remediation"
 	"github.com/zopday/provisioner/internal/steps"
 )
 
 // Config is what the use cases stand on.
 type Config struct {
 	Ledger     *ledger.Ledger
-	Clouds     cloud.Opener  // nil: plan, verify and the scan of a receipt are refused
-	Spaces     Spaces        // plan and verify never register anything
-	Components Components    // nil: there are none
-	Logical    Logical       // nil: the secret store is closed, so there are no logical databases and connections
-	SQL        steps.OpenSQL // how verify looks into a datastore; nil: it does not
-	Pace       pipeline.Pace // simulated clouds: how much faster than real time they run
-	Accounts   []string      // cloud accounts that a job may name; "default" if empty
-	Gates      job.Gates     // the feature gates that are on
+	Clouds     cloud.Opener          // nil: plan, verify and the scan of a receipt are refused
+	Spaces     Spaces                // plan and verify never register anything
+	Components Components            // nil: there are none
+	Logical    Logical               // nil: the secret store is closed, so there are no logical databases and connections
+	SQL        steps.OpenSQL         // how verify looks into a datastore; nil: it does not
+	Pausers    *remediation.Registry // what may be paused; nil: nothing
+	Pace       pipeline.Pace         // simulated clouds: how much faster than real time they run
+	Accounts   []string              // cloud accounts that a job may name; "default" if empty
+	Gates      job.Gates             // the feature gates that are on
 	Log        *slog.Logger
 	Now        func() time.Time // nil: the wall clock; only for words, never for what is stored
 }

@@ -23,6 +23,8 @@ func VerdictOf(j *job.Job, now time.Time) Verdict {
 		switch {
 		case j.Phase != job.PhaseTeardown:
 			return Verdict{State: "cancelled", Word: "Cancelled", Sentence: "Stopped before anything was made."}
+		case j.Kind == job.Remediation:
+			return Verdict{State: "cancelled", Word: "Ended", Sentence: "The job has ended; what it did to the pool stands until it is resumed."}
 		case !j.Owns():
 			return Verdict{State: "disconnected", Word: "Disconnected", Sentence: "We forgot it. It runs on untouched at " + cloudName(j.Provider) + "."}
 		}
@@ -70,6 +72,8 @@ func activeVerdict(j *job.Job, now time.Time) Verdict {
 func completedVerdict(j *job.Job, now time.Time) Verdict {
 	v := Verdict{State: "ready", Word: "Ready"}
 	switch url := j.Outputs["url"]; {
+	case j.Kind == job.Remediation:
+		return remediationVerdict(j, now)
 	case !j.Owns():
 		v.Sentence = "Connected, read only: nothing is changed or deleted by us."
 	case url != "":

@@ -30,26 +30,28 @@ import (
 	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/provision"
 	"github.com/zopday/provisioner/internal/reconciler"
+	"github.com/zopday/provisioner/internal/remediation"
 	"github.com/zopday/provisioner/internal/secrets"
 	"github.com/zopday/provisioner/internal/spaces"
 )
 
 // Config is how a process is to run.
 type Config struct {
-	Listen        string        // address; port 0 is any free one
-	DB            string        // path of an SQLite file, or a postgres:// DSN
-	Workers       int           // jobs carried out side by side; 0: none, the API alone
-	DeadAfter     time.Duration // silence after which a worker's jobs are taken over
-	TimeScale     float64       // simulated clouds: how many of their seconds pass in a real one; 0 and 1 are real time
-	Token         string        // the bootstrap token; "" keeps the one there is, or makes one
-	ConfigService string        // address of an external config service; "" is the built-in one
-	Gates         job.Gates     // the feature gates that are on
-	Reach         job.Reach     // how private API servers of clusters are reached
-	Catalogue     []byte        // components of the user's own, YAML; nil: none
-	ChartMirror   string        // where all charts are taken from; "": their own sources
-	AWS           *AWS          // nil: configured by the environment, as for every SDK of AWS
-	GCP           *GCP          // likewise
-	Azure         *Azure        // likewise
+	Listen        string                            // address; port 0 is any free one
+	DB            string                            // path of an SQLite file, or a postgres:// DSN
+	Workers       int                               // jobs carried out side by side; 0: none, the API alone
+	DeadAfter     time.Duration                     // silence after which a worker's jobs are taken over
+	TimeScale     float64                           // simulated clouds: how many of their seconds pass in a real one; 0 and 1 are real time
+	Token         string                            // the bootstrap token; "" keeps the one there is, or makes one
+	ConfigService string                            // address of an external config service; "" is the built-in one
+	Gates         job.Gates                         // the feature gates that are on
+	Reach         job.Reach                         // how private API servers of clusters are reached
+	Catalogue     []byte                            // components of the user's own, YAML; nil: none
+	ChartMirror   string                            // where all charts are taken from; "": their own sources
+	AWS           *AWS                              // nil: configured by the environment, as for every SDK of AWS
+	GCP           *GCP                              // likewise
+	Azure         *Azure                            // likewise
+	Pausers       func(*remediation.Registry) error // registers further kinds; nil: those of the clouds alone
 	Version       api.Version
 	Log           *slog.Logger
 }
@@ -189,9 +191,13 @@ func (s *Server) parts(c Config, d *db.DB) (parts, error) {
 	if err != nil {
 		return p, err
 	}
-	use := provision.Config{Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Pace: pace, Gates: c.Gates, Log: c.Log}
+	pausers, err := pausable(c)
+	if err != nil {
+		return p, err
+	}
+	use := provision.Config{Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Pausers: pausers, Pace: pace, Gates: c.Gates, Log: c.Log}
 	work := reconciler.Config{
-		Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Log: c.Log, Hooks: hooks(p.metrics), Version: c.Version.Version,
+		Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Pausers: pausers, Past: l, Log: c.Log, Hooks: hooks(p.metrics), Version: c.Version.Version,
 		Slots: c.Workers, DeadAfter: c.DeadAfter, Pace: pace,
 	}
 	if s.secrets != nil {
@@ -203,6 +209,15 @@ func (s *Server) parts(c Config, d *db.DB) (parts, error) {
 		p.reconciler = reconciler.New(work)
 	}
 	return p, nil
+}
+
+// pausable is what may be paused. A kind that must not be ends the start.
+func pausable(c Config) (*remediation.Registry, error) {
+	r, err := remediation.Default()
+	if err == nil && c.Pausers != nil {
+		err = c.Pausers(r)
+	}
+	return r, err
 }
 
 // openComponents is the catalogue, with the user's own entries, and the engine

@@ -152,13 +152,18 @@ type decision struct {
 	passed  []passedOver
 }
 
+// systemPool is why Azure's pool of the cluster itself stays.
+const systemPool = "system-pool"
+
 // passedOver is why a pool is left as it is.
 type passedOver struct{ code, text string }
 
 func (d *decision) nothing() error {
 	code, texts := "nothing-to-do", []string{}
 	for _, p := range d.passed {
-		code = p.code
+		if code == "nothing-to-do" || code == systemPool {
+			code = p.code
+		}
 		texts = append(texts, p.text)
 	}
 	hint := "GET the subject's remediation jobs to see what was done to it."
@@ -215,9 +220,9 @@ func (d *decision) pool(ctx context.Context, ref job.PoolRef) (*job.PoolChange, 
 	if have.System || d.subject.Provider == job.Azure && ref.Kind == job.PoolAKSNodes && ref.Name == job.SystemPool {
 		const why = "the cluster itself runs on it, and Azure takes no system pool without nodes"
 		if d.spec.Pool == ref.Name {
-			return nil, passedOver{}, pipeline.Fatal("system-pool", fmt.Sprintf("pool %s cannot go to 0: %s", ref.Name, why), "Name another pool, or none for all others.").On("config.spec.pool")
+			return nil, passedOver{}, pipeline.Fatal(systemPool, fmt.Sprintf("pool %s cannot go to 0: %s", ref.Name, why), "Name another pool, or none for all others.").On("config.spec.pool")
 		}
-		return nil, passedOver{"system-pool", fmt.Sprintf("pool %s stays: %s", ref.Name, why)}, nil
+		return nil, passedOver{systemPool, fmt.Sprintf("pool %s stays: %s", ref.Name, why)}, nil
 	}
 	if have.Busy != "" {
 		return nil, passedOver{}, pipeline.Wait(10*time.Second, "another change of pool %s to end: %s", ref.Name, have.Busy)
