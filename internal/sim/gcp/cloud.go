@@ -96,6 +96,8 @@ type hooks struct {
 	producers []func(network string) []string
 	// producerBlocks are the parts of a network's allocated ranges that they are in.
 	producerBlocks []func(network string) []string
+	// monitored are the objects of a project that Cloud Monitoring has time series of.
+	monitored []func(project string) []monitoredObject
 	// rangeUsers names the private connection that uses an allocated range of a network, if one does (Service Networking).
 	rangeUsers func(network, rangeName string) string
 	// roles are those that a member has in a project (Resource Manager).

@@ -50,6 +50,7 @@ func newMemorystoreRedis(c *Cloud) *memorystoreRedis {
 	}})
 	c.hooks.producers = append(c.hooks.producers, s.producers)
 	c.hooks.producerBlocks = append(c.hooks.producerBlocks, s.blocks)
+	c.hooks.monitored = append(c.hooks.monitored, s.monitored)
 	return s
 }
 

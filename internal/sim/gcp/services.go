@@ -22,6 +22,7 @@ func (c *Cloud) addServices() {
 	c.sql = newCloudSQL(c)
 	c.secrets = newSecretManager(c)
 	newMemorystoreRedis(c)
+	newCloudMonitoring(c)
 }
 
 // add makes an API known; key is its name and version as in package schema.

@@ -83,6 +83,7 @@ func newCloudSQL(c *Cloud) *cloudSQL {
 	c.add("sqladmin/v1", &api{service: "sqladmin", noStatus: true, listErrors: true, denied: sqlDenied, ops: ops})
 	c.hooks.producers = append(c.hooks.producers, s.producers)
 	c.hooks.producerBlocks = append(c.hooks.producerBlocks, s.blocks)
+	c.hooks.monitored = append(c.hooks.monitored, s.monitored)
 	return s
 }
 
