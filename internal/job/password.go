@@ -10,9 +10,9 @@ import (
 // needs no quoting in SQL, in a shell or in a URL. RDS refuses / @ " and space,
 // Azure wants three of upper case, lower case, digits and others.
 const (
-	lowerCase  = "abcdefghijklmnopqrstuvwxyz"
-	upperCase  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	digits = "0123456789"
+	lowerCase = "abcdefghijklmnopqrstuvwxyz"
+	upperCase = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	digits    = "0123456789"
 
 	passwordLength = 32
 )
