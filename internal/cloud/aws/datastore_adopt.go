@@ -162,9 +162,14 @@ func (p *Provider) requiresTLS(ctx context.Context, i rdstypes.DBInstance) (on, 
 	if err != nil {
 		return false, false, pipeline.Unless(plain(err), pipeline.Denied, pipeline.Invalid, pipeline.NotFound)
 	}
-	name := map[job.Engine]string{job.Postgres: "rds.force_ssl", job.MySQL: "require_secure_transport"}[engineOf(aws.ToString(i.Engine))]
+	return tlsParameter(engineOf(aws.ToString(i.Engine)), have), true, nil
+}
+
+// tlsParameter reports whether parameters of an engine require TLS.
+func tlsParameter(e job.Engine, have map[string]string) bool {
+	name := map[job.Engine]string{job.Postgres: "rds.force_ssl", job.MySQL: "require_secure_transport"}[e]
 	v := strings.ToUpper(have[name])
-	return v == "1" || v == "ON", true, nil
+	return v == "1" || v == "ON"
 }
 
 // instanceRisks is what of an instance falls short of what one of our own has.

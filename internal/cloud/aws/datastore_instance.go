@@ -249,6 +249,11 @@ func (b *dataBuild) recordInstance(ctx context.Context, identifier string) error
 		return pipeline.Wait(5*time.Second, "the endpoint of %s to be known", identifier)
 	}
 	describeInstance(b.info, i)
+	have, err := b.parameters(ctx, b.info.ParameterGroup, "user")
+	if err := pipeline.Unless(plain(err), pipeline.Denied, pipeline.NotFound); err != nil {
+		return err
+	}
+	b.info.TLSRequired = tlsParameter(b.spec.Engine, have)
 	b.r.Remember(recorded, true)
 	return b.r.Save(ctx)
 }

@@ -19,7 +19,7 @@ import (
 var iamPrefix = map[string]string{
 	"ec2": "ec2", "iam": "iam", "sts": "sts", "ssm": "ssm", "quotas": "servicequotas", "r53": "route53",
 	"acm": "acm", "asg": "autoscaling", "elb": "elasticloadbalancing", "clb": "elasticloadbalancing", "logs": "logs", "s3": "s3",
-	"eks": "eks", "kms": "kms",
+	"eks": "eks", "kms": "kms", "rds": "rds", "cache": "elasticache", "secrets": "secretsmanager", "metrics": "cloudwatch",
 }
 
 // called is how IAM calls an operation of S3 where it does so by another name
@@ -49,6 +49,10 @@ var implied = map[string][]string{
 	"eks:UpdateAddon":                         {"eks:UpdatePodIdentityAssociation"},
 	"kms:CreateKey":                           {"kms:TagResource"},
 	"iam:CreateInstanceProfile":               {"iam:TagInstanceProfile"},
+	"rds:CreateDBInstance":                    {"rds:AddTagsToResource", "secretsmanager:CreateSecret", "secretsmanager:TagResource"}, // the administrator's password
+	"rds:DeleteDBInstance":                    {"rds:CreateDBSnapshot"},                                                               // the final one
+	"elasticache:CreateReplicationGroup":      {"elasticache:AddTagsToResource", "ec2:CreateNetworkInterface"},
+	"elasticache:DeleteReplicationGroup":      {"elasticache:CreateSnapshot"},
 }
 
 // calls are the AWS operations that this package can make, read from its source.
