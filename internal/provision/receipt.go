@@ -3,6 +3,7 @@ package provision
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -135,6 +136,7 @@ func (s *Service) scan(ctx context.Context, j *job.Job, rows []job.StepState, r 
 			r.Scan = &ScanResult{At: s.Now().UTC(), Note: "the account could not be looked through: " + refusalOf(asked(err)).Error()}
 			return
 		}
+		r.Leftovers = slices.DeleteFunc(r.Leftovers, func(l cloud.Leftover) bool { return steps.KeptOnPurpose(r.Objects, l) })
 		n := len(r.Leftovers)
 		r.Left = &n
 		r.Scan = &ScanResult{At: s.Now().UTC(), Found: n, Note: "looked through the account just now"}

@@ -109,6 +109,7 @@ func (s Set) proveGone(ctx context.Context, r *pipeline.Run) error {
 	if err != nil {
 		return err
 	}
+	left = slices.DeleteFunc(left, func(l cloud.Leftover) bool { return KeptOnPurpose(r.Objects(), l) })
 	if len(left) == 0 {
 		r.Note("a scan by owner mark found nothing left")
 		return nil
@@ -128,6 +129,14 @@ func (s Set) proveGone(ctx context.Context, r *pipeline.Run) error {
 	}
 	return pipeline.Fatal("left-over", fmt.Sprintf("%d objects still carry this job's mark: %s", len(left), strings.Join(names, ", ")),
 		"Look at what holds them, remove them, then retry; the job ends only when the scan finds nothing.")
+}
+
+// KeptOnPurpose reports whether what carries a job's mark stays on purpose, such as
+// a final snapshot.
+func KeptOnPurpose(objects []job.Object, l cloud.Leftover) bool {
+	return slices.ContainsFunc(objects, func(o job.Object) bool {
+		return o.State == job.ObjectKept && (strings.EqualFold(o.ID, l.ID) || o.Name != "" && o.Kind == l.Kind && o.Name == l.Name)
+	})
 }
 
 // registerSpace makes what was built known as a place to deploy to.
