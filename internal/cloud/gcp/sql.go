@@ -162,7 +162,7 @@ func (p *Provider) guardInstance(ctx context.Context, r *pipeline.Run, spec job.
 		return pipeline.Fatal("blocked", fmt.Sprintf("Cloud SQL instance %s has read replicas that somebody added: %s; nothing was deleted", x.Name, sorted(x.ReplicaNames)),
 			fmt.Sprintf("Delete or promote them (gcloud sql instances promote-replica %s), then retry.", x.ReplicaNames[0]))
 	}
-	if !settings(x).DeletionProtectionEnabled {
+	if !settings(x).DeletionProtectionEnabled || x.State == "FAILED" { // of what failed, the removal says
 		return nil
 	}
 	if !spec.Protected() {
@@ -196,9 +196,6 @@ func (p *Provider) deleteInstance(ctx context.Context, r *pipeline.Run, id strin
 	if err != nil {
 		return "", err
 	}
-	if settings(x).DeletionProtectionEnabled { // one that failed, and is replaced
-		return "", p.liftProtection(ctx, r, id)
-	}
 	d := r.Job.Config.InfraConfig.Datastore
 	snapshot := d.FinalSnapshot != "" && r.Down
 	call := p.data.sql.Instances.Delete(projectOf(id), base(id))
@@ -214,6 +211,10 @@ func (p *Provider) deleteInstance(ctx context.Context, r *pipeline.Run, id strin
 		call = call.EnableFinalBackup(false)
 	}
 	op, err := send(ctx, call)
+	var refused *pipeline.CloudError
+	if errors.As(err, &refused) && refused.Code == "deletionProtectionEnabled" && x.State == "FAILED" {
+		return "", p.liftProtection(ctx, r, id) // it came up failed with the protection that this job asked for
+	}
 	return p.sqlOperationName(op), err
 }
 
@@ -263,13 +264,4 @@ func (p *Provider) backupsOf(ctx context.Context, instance string) ([]*sqladmin.
 		return out.Backups, &out.NextPageToken, nil
 	})
 	return slices.DeleteFunc(all, func(b *sqladmin.Backup) bool { return base(b.Instance) != instance }), err
-}
-
-// sqlFailure is the text of an error without what wraps it.
-func sqlFailure(err error) string {
-	var ce *pipeline.CloudError
-	if errors.As(err, &ce) {
-		return ce.Message
-	}
-	return err.Error()
 }
