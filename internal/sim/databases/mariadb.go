@@ -160,7 +160,7 @@ func (m *mariadb) apply(ctx context.Context, spec sim.DatabaseServer) error {
 	return m.exec(ctx, "SET GLOBAL require_secure_transport = "+secure)
 }
 
-func (m *mariadb) setUser(ctx context.Context, _ sim.DatabaseServer, u sim.DatabaseUser) error {
+func (m *mariadb) setUser(ctx context.Context, spec sim.DatabaseServer, u sim.DatabaseUser) error {
 	statements := []string{"CREATE USER IF NOT EXISTS " + at(u.Name) + " ACCOUNT LOCK"}
 	if u.Password != "" {
 		statements = append(statements, "ALTER USER "+at(u.Name)+" IDENTIFIED BY "+quoted(u.Password)+" ACCOUNT UNLOCK")
@@ -171,6 +171,9 @@ func (m *mariadb) setUser(ctx context.Context, _ sim.DatabaseServer, u sim.Datab
 		}
 		statements = append(statements, "CREATE ROLE IF NOT EXISTS "+backticks(role), "GRANT "+backticks(role)+" TO "+at(u.Name),
 			"SET DEFAULT ROLE "+backticks(role)+" FOR "+at(u.Name))
+		if spec.Admin != "" && spec.Admin != u.Name { // ROLE_ADMIN, which MariaDB has not, is for every role
+			statements = append(statements, "GRANT "+backticks(role)+" TO "+at(spec.Admin)+" WITH ADMIN OPTION")
+		}
 	}
 	return m.exec(ctx, statements...)
 }
