@@ -38,7 +38,7 @@ func (c *Cloud) Invoke(service, op, account, _ string, params map[string]any) (a
 		return nil, fmt.Errorf("params: id: %w", err)
 	}
 	r := c.newRequest(&http.Request{Method: strings.ToUpper(method), URL: u, Host: u.Host, Header: http.Header{}}, body)
-	r.version = p.str("apiVersion")
+	r.version, r.placed = p.str("apiVersion"), true
 	for _, cl := range c.opt.Clients {
 		if c.owns(cl, r.subscription) {
 			r.who = cl

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/zopday/provisioner/internal/sim"
 )
@@ -18,9 +17,8 @@ var nobody = sim.DatabaseEndpoint{Host: "127.0.0.1", Port: 1}
 
 // databaseServers keeps the real servers behind flexible servers and caches as those are. It is used with the world locked.
 type databaseServers struct {
-	cloud   *Cloud
-	resumed atomic.Bool
-	open    map[string]*openServer // by lower-case resource ID
+	cloud *Cloud
+	open  map[string]*openServer // by lower-case resource ID
 }
 
 // An openServer is what was last said of a server.
@@ -35,15 +33,10 @@ func newDatabaseServers(c *Cloud) *databaseServers {
 	return &databaseServers{cloud: c, open: map[string]*openServer{}}
 }
 
-// resume opens the servers of a world that was taken up again. The world must not be locked.
-func (s *databaseServers) resume() {
-	if s.cloud.opt.Databases == nil || s.resumed.Load() {
-		return
-	}
-	s.cloud.World.Lock()
-	defer s.cloud.World.Unlock()
-	if !s.resumed.Swap(true) {
-		s.cloud.eachDatastore(func(res *Resource) { s.cloud.refreshDatastore(res) })
+// resume opens the servers of a service whose saved state was taken up.
+func (s *databaseServers) resume(service string) {
+	for _, res := range s.cloud.shelves[service].sorted() {
+		s.cloud.refreshDatastore(res)
 	}
 }
 
@@ -107,19 +100,15 @@ func hostPort(e sim.DatabaseEndpoint, standard int) string {
 	return net.JoinHostPort(e.Host, strconv.Itoa(e.Port))
 }
 
-// eachDatastore calls f for whatever a real server stands behind.
-func (c *Cloud) eachDatastore(f func(*Resource)) {
-	for _, service := range []string{flexPostgres.service, flexMySQL.service} {
-		for _, res := range c.shelves[service].sorted() {
-			f(res)
-		}
-	}
-}
-
 // refreshDatastore makes the server behind a resource what the resource is.
 func (c *Cloud) refreshDatastore(res *Resource) {
-	if flexOf(res.Type) != nil && flexOf(res.Type).typ == res.Type {
+	switch {
+	case flexOf(res.Type) != nil && flexOf(res.Type).typ == res.Type:
 		c.refreshServer(res)
+	case res.Type == managedDatabaseType:
+		c.refreshManagedRedis(res)
+	case res.Type == oldCacheType:
+		c.refreshOldCache(res)
 	}
 }
 
@@ -128,12 +117,17 @@ const secretStore = "secrets"
 
 func (c *Cloud) secrets(service string) map[string]string {
 	out := map[string]string{}
-	if raw := c.shelves[service].state.Extra[secretStore]; raw != nil {
-		if err := json.Unmarshal(raw, &out); err != nil {
-			panic(err) // it was written below
+	c.extra(service, secretStore, &out)
+	return out
+}
+
+// extra reads what keepExtra has kept; into stays as it is if that is nothing.
+func (c *Cloud) extra(service, name string, into any) {
+	if raw := c.shelves[service].state.Extra[name]; raw != nil {
+		if err := json.Unmarshal(raw, into); err != nil {
+			panic(err) // it was written by keepExtra
 		}
 	}
-	return out
 }
 
 // secret is the one that belongs to an ID, or "".
@@ -170,7 +164,7 @@ var (
 // withoutSecrets is a request body without the secrets in it: faults look into it, and people into faults.
 func withoutSecrets(path string, body []byte) string {
 	text := passwordMember.ReplaceAllString(string(body), `"administratorLoginPassword":"***"`)
-	if strings.Contains(strings.ToLower(path), "/secrets/") {
+	if strings.HasPrefix(strings.ToLower(path), vaultPrefix) || strings.Contains(strings.ToLower(path), "/secrets/") {
 		text = valueMember.ReplaceAllString(text, `"value":"***"`)
 	}
 	return text

@@ -116,6 +116,7 @@ func (c *Cloud) addFlexibleServers() {
 func (c *Cloud) addEngine(e *flexEngine) {
 	s := c.newShelf(e.service)
 	s.fresh = func() { c.databases.forget(e.service) }
+	s.restored = func() { c.databases.resume(e.service) }
 	s.drive = func(res *Resource, state, code, message string) (bool, error) {
 		return c.driveServer(e, res, state, code, message)
 	}

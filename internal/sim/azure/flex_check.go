@@ -11,7 +11,7 @@ import (
 
 // newServer judges what only a new server is asked, and fills in what was left out.
 func (c *Cloud) newServer(r *request, e *flexEngine, now *Resource, mode, password string) error {
-	if c.nameTaken(e, now.Name, now.ID) {
+	if c.nameTaken(r, e, now.Name, now.ID) {
 		return refuse(http.StatusConflict, "ServerNameAlreadyExists", "Specified server name is already used.")
 	}
 	p := now.Properties

@@ -180,7 +180,6 @@ func (c *Cloud) putBackup(_ *request, now, old *Resource) (outcome, error) {
 			}
 		}
 	}
-	sku, _ := e.sku(server.Top.str("sku.name"))
 	switch {
 	case taken >= most:
 		return outcome{}, refuse(http.StatusBadRequest, "MaxOnDemandBackupLimitReached", "Server '%s' has %d backups on demand, the most there can be.", server.Name, most)
@@ -188,8 +187,6 @@ func (c *Cloud) putBackup(_ *request, now, old *Resource) (outcome, error) {
 		return outcome{}, badValue("backupName", "Names of automatic backups cannot be used.")
 	case strings.HasSuffix(server.Properties.str("replicationRole"), "Replica"):
 		return outcome{}, readOnlyRefusal(server)
-	case e == flexPostgres && sku.tier == "Burstable":
-		return outcome{}, refuse(http.StatusBadRequest, "OnDemandBackupNotSupportedForBurstable", "On-demand backups are not supported for servers of the Burstable tier.")
 	}
 	now.Properties = doc{"backupType": "Customer On-Demand", "source": "Full"}
 	if e == flexMySQL {

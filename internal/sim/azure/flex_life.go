@@ -1,10 +1,11 @@
 package azure
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/zopday/provisioner/internal/sim"
 )
 
 // revivable is for how long the backups of a deleted server can be restored ("Restore a dropped server": five days).
@@ -23,11 +24,7 @@ type droppedServer struct {
 
 func (c *Cloud) droppedServers(e *flexEngine) map[string]droppedServer {
 	out := map[string]droppedServer{}
-	if raw := c.shelves[e.service].state.Extra["dropped"]; raw != nil {
-		if err := json.Unmarshal(raw, &out); err != nil {
-			panic(err) // it was written by noteDropped
-		}
-	}
+	c.extra(e.service, "dropped", &out)
 	return out
 }
 
@@ -39,7 +36,7 @@ func (c *Cloud) noteDropped(e *flexEngine, res *Resource) {
 }
 
 // nameTaken says whether somebody has a server of this name, in any subscription, or had one and its name is still held.
-func (c *Cloud) nameTaken(e *flexEngine, name, id string) bool {
+func (c *Cloud) nameTaken(r *request, e *flexEngine, name, id string) bool {
 	for _, res := range c.shelves[e.service].state.Resources {
 		if res.Type == e.typ && strings.EqualFold(res.Name, name) && !strings.EqualFold(res.ID, id) {
 			return true
@@ -47,7 +44,10 @@ func (c *Cloud) nameTaken(e *flexEngine, name, id string) bool {
 	}
 	for _, d := range c.droppedServers(e) {
 		days, _ := c.World.QuotaValue("azure", e.service, "NameHoldDays", subscriptionOf(d.ID), d.Location)
-		if strings.EqualFold(d.Name, name) && c.World.Now().Sub(d.At) < time.Duration(days*24*float64(time.Hour)) {
+		if !strings.EqualFold(d.Name, name) {
+			continue
+		}
+		if c.World.Now().Sub(d.At) < time.Duration(days*24*float64(time.Hour)) || c.World.Take(r.Call, sim.FaultNameHeld, name) != nil {
 			return true
 		}
 	}
@@ -219,7 +219,7 @@ func (c *Cloud) checkServerName(e *flexEngine, r *request) (answer, error) {
 	switch {
 	case !serverName.pattern.MatchString(name):
 		out["nameAvailable"], out["reason"], out["message"] = false, "Invalid", serverName.text
-	case c.nameTaken(e, name, ""):
+	case c.nameTaken(r, e, name, ""):
 		out["nameAvailable"], out["reason"], out["message"] = false, "AlreadyExists", "Specified server name is already used."
 	}
 	return plain(out), nil

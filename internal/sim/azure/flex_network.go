@@ -157,7 +157,7 @@ func (c *Cloud) subnetReleased(at string) {
 func (c *Cloud) zoneFree(zone *Resource) error {
 	users := c.usersAt(zone.ID, postgresType, mysqlType)
 	for _, rec := range c.recordSets(zone.ID) {
-		if strings.HasPrefix(rec.Properties.str("metadata.creator"), "created by ") {
+		if strings.Contains(rec.Properties.str("metadata.creator"), " flexible server ") {
 			users = append(users, rec.ID)
 		}
 	}

@@ -37,6 +37,8 @@ type request struct {
 	id   armID
 	tail string
 	vars map[string]string // of a route
+	// placed: it comes from the control API, for what was there before.
+	placed bool
 	// nesting: the resource at hand is written as part of the one around it.
 	nesting bool
 }
@@ -78,15 +80,22 @@ func (c *Cloud) ServeHTTP(rw http.ResponseWriter, hr *http.Request) {
 	}
 	r := c.newRequest(hr, body)
 	op, serveIt, isLogin := c.authority(r)
-	if isLogin {
+	vaultIt, isVault := c.vaultData(r)
+	switch {
+	case isVault:
+		serveIt = vaultIt
+	case isLogin:
 		r.Service, r.Operation, r.Mutating = "login", op, false
 		// Form bodies of the authority carry secrets: faults do not look into them.
 		r.Params = hr.Method + " " + hr.URL.Path
-	} else {
+	default:
 		serveIt = c.resolve(r)
 	}
 	var early *Error // the books want to know who called, even if that is why the call is refused
-	if !isLogin {
+	switch {
+	case isVault:
+		early = c.authenticateVault(r)
+	case !isLogin:
 		early = c.authenticate(r)
 	}
 	var ans answer
@@ -99,7 +108,6 @@ func (c *Cloud) ServeHTTP(rw http.ResponseWriter, hr *http.Request) {
 		return sim.Reply{Status: ans.status, Code: ans.code}
 	}
 	c.servers.sync() // of a world that was just taken up
-	c.databases.resume()
 	cut := c.World.Serve(hr.Context(), r.Call, exec, refuseIt)
 	c.servers.sync() // before the caller hears of it
 	if cut {

@@ -25,13 +25,16 @@ func (c *Cloud) addInsights() {
 // balancerMetrics are the metrics of a load balancer by name ("Standard load balancer diagnostics").
 var balancerMetrics = map[string]string{"dipavailability": "Health Probe Status", "vipavailability": "Data Path Availability"}
 
-// metrics answers the metrics of a load balancer: the share of probes that members have answered, one series a member.
+// metrics answers the metrics of a datastore, or those of a load balancer: the share of probes that members have answered, one series a member.
 func (c *Cloud) metrics(r *request) (answer, error) {
 	target := strings.TrimSuffix(r.path, "/providers/"+strings.Join(strings.Split(r.path, "/")[len(strings.Split(r.path, "/"))-2:], "/"))
 	lb := c.find(target)
 	if lb == nil {
 		id, _ := parseID(target)
 		return answer{}, notFoundARM(id)
+	}
+	if metricsOf[key(lb.Type)] != nil {
+		return c.listMetrics(r)
 	}
 	r.Touch(lb.ID)
 	names := strings.Split(strings.ToLower(r.query.Get("metricnames")), ",")

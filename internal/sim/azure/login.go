@@ -110,11 +110,14 @@ func (c *Cloud) token(r *request, tenant string) (answer, error) {
 	return plain(map[string]any{"token_type": "Bearer", "expires_in": life, "ext_expires_in": life, "access_token": c.signFor(r.base, audienceOf(r.base, form.Get("scope")), c.opt.Clients[i])}), nil
 }
 
-// audienceOf is whom a token of a scope is for: API servers of managed clusters, or Resource Manager.
+// audienceOf is whom a token of a scope is for: API servers of managed clusters, vaults, or Resource Manager.
 func audienceOf(base, scope string) string {
 	for s := range strings.FieldsSeq(scope) {
 		if resource, ok := strings.CutSuffix(s, "/.default"); ok && strings.EqualFold(strings.TrimPrefix(resource, "api://"), clusterAudience) {
 			return clusterAudience
+		}
+		if strings.HasPrefix(s, vaultAudience) {
+			return vaultAudience
 		}
 	}
 	return base
@@ -160,7 +163,7 @@ func (c *Cloud) authenticate(r *request) *Error {
 		return deny("ExpiredAuthenticationToken", "The access token expiry UTC time '%s' is earlier than current UTC time '%s'.",
 			time.Unix(claims.Exp, 0).UTC().Format("1/2/2006 3:04:05 PM"), time.Now().UTC().Format("1/2/2006 3:04:05 PM"))
 	}
-	if claims.Audience == clusterAudience {
+	if claims.Audience == clusterAudience || claims.Audience == vaultAudience {
 		return deny("InvalidAuthenticationTokenAudience", "The access token has been obtained for wrong audience or resource '%s'. It should exactly match with one of the allowed audiences '%s/'.", claims.Audience, r.base)
 	}
 	i := slices.IndexFunc(c.opt.Clients, func(cl Client) bool { return cl.ID == claims.AppID })

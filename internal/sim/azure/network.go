@@ -104,6 +104,7 @@ func (c *Cloud) addNetwork() {
 	c.addPublicPrefixes()
 	c.addNATGateways()
 	c.addInterfaces()
+	c.addPrivateEndpoints()
 	c.addNetworkViews()
 }
 

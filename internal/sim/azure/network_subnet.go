@@ -26,7 +26,10 @@ func (c *Cloud) addSubnets() {
 		settled: func(_ *Operation, res *Resource) { c.settleTree(res) },
 		show: func(r *request, res *Resource, body doc) {
 			p := body.sub("properties")
-			users := slices.DeleteFunc(c.usersAt(res.ID), func(id string) bool { u := c.find(id); return u != nil && flexOf(u.Type) != nil })
+			users := slices.DeleteFunc(c.usersAt(res.ID), func(id string) bool {
+				u := c.find(id)
+				return u != nil && (flexOf(u.Type) != nil || u.Type == privateEndpointType)
+			})
 			if len(users) > 0 {
 				p["ipConfigurations"] = refList(users)
 			}

@@ -71,6 +71,8 @@ type shelf struct {
 	fresh func()
 	// on carries out events that are not the core's own.
 	on map[string]func(key string)
+	// restored is told that saved state was taken up.
+	restored func()
 	// drive is asked first when something is to be put into a state from outside; it answers false for what it leaves to
 	// the core.
 	drive func(res *Resource, state, code, message string) (bool, error)
@@ -101,6 +103,13 @@ func (s *shelf) Reset() {
 	s.state = shelfState{Resources: map[string]*Resource{}, Operations: map[string]*Operation{}, Extra: map[string]json.RawMessage{}}
 	if s.fresh != nil {
 		s.fresh()
+	}
+}
+
+// Restored is called after saved state was taken up, with the world locked.
+func (s *shelf) Restored() {
+	if s.restored != nil {
+		s.restored()
 	}
 }
 

@@ -15,4 +15,7 @@ func (c *Cloud) addServices() {
 	c.addDiagnostics()
 	c.addWorkspaces()
 	c.addFlexibleServers()
+	c.addCaches()
+	c.addVaults()
+	c.addMetrics()
 }
