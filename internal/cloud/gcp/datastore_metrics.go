@@ -22,29 +22,30 @@ const metricDays = 14
 type metric struct {
 	name, unit, kind string
 	scale            float64
+	rate             bool // seconds of CPU that add up, instead of a gauge
 }
 
 var sqlMetrics = []metric{
-	{"cpu", "percent", "cloudsql.googleapis.com/database/cpu/utilization", 100},
-	{"memory", "percent", "cloudsql.googleapis.com/database/memory/utilization", 100},
-	{"storage", "GiB", "cloudsql.googleapis.com/database/disk/bytes_used", 1.0 / (1 << 30)},
+	{name: "cpu", unit: "percent", kind: "cloudsql.googleapis.com/database/cpu/utilization", scale: 100},
+	{name: "memory", unit: "percent", kind: "cloudsql.googleapis.com/database/memory/utilization", scale: 100},
+	{name: "storage", unit: "GiB", kind: "cloudsql.googleapis.com/database/disk/bytes_used", scale: 1.0 / (1 << 30)},
 }
 
 var connectionMetrics = map[job.Engine]metric{
-	job.Postgres: {"connections", "count", "cloudsql.googleapis.com/database/postgresql/num_backends", 1},
-	job.MySQL:    {"connections", "count", "cloudsql.googleapis.com/database/network/connections", 1},
+	job.Postgres: {name: "connections", unit: "count", kind: "cloudsql.googleapis.com/database/postgresql/num_backends", scale: 1},
+	job.MySQL:    {name: "connections", unit: "count", kind: "cloudsql.googleapis.com/database/network/connections", scale: 1},
 }
 
 var redisMetrics = []metric{
-	{"cpu", "percent", "redis.googleapis.com/stats/cpu_utilization_main_thread", 100},
-	{"memory", "percent", "redis.googleapis.com/stats/memory/usage_ratio", 100},
-	{"connections", "count", "redis.googleapis.com/clients/connected", 1},
+	{name: "cpu", unit: "percent", kind: "redis.googleapis.com/stats/cpu_utilization_main_thread", scale: 100, rate: true},
+	{name: "memory", unit: "percent", kind: "redis.googleapis.com/stats/memory/usage_ratio", scale: 100},
+	{name: "connections", unit: "count", kind: "redis.googleapis.com/clients/connected", scale: 1},
 }
 
 var valkeyMetrics = []metric{
-	{"cpu", "percent", "memorystore.googleapis.com/instance/cpu/maximum_utilization", 100},
-	{"memory", "percent", "memorystore.googleapis.com/instance/memory/maximum_utilization", 100},
-	{"connections", "count", "memorystore.googleapis.com/instance/clients/total_connected_clients", 1},
+	{name: "cpu", unit: "percent", kind: "memorystore.googleapis.com/instance/cpu/maximum_utilization", scale: 100},
+	{name: "memory", unit: "percent", kind: "memorystore.googleapis.com/instance/memory/maximum_utilization", scale: 100},
+	{name: "connections", unit: "count", kind: "memorystore.googleapis.com/instance/clients/total_connected_clients", scale: 1},
 }
 
 // metricsOf are the metrics of an engine, and the filter for one server.
@@ -60,17 +61,21 @@ func (p *Provider) metricsOf(d job.DatastoreInfo) ([]metric, string) {
 
 // samples are a metric's hourly values over the days.
 func (p *Provider) samples(ctx context.Context, m metric, filter string, now time.Time) ([]float64, time.Duration, error) {
+	aligner := "ALIGN_MEAN"
+	if m.rate {
+		aligner = "ALIGN_RATE"
+	}
 	all, err := lookup.Pages(ctx, func(ctx context.Context, token *string) ([]*monitoring.TimeSeries, *string, error) {
 		out, err := send(ctx, p.data.monitoring.Projects.TimeSeries.List("projects/"+p.project).
 			Filter(fmt.Sprintf("metric.type = %q AND %s", m.kind, filter)).
 			IntervalStartTime(now.AddDate(0, 0, -metricDays).UTC().Format(time.RFC3339)).IntervalEndTime(now.UTC().Format(time.RFC3339)).
-			AggregationAlignmentPeriod("3600s").AggregationPerSeriesAligner("ALIGN_MEAN").PageToken(text(token)))
+			AggregationAlignmentPeriod("3600s").AggregationPerSeriesAligner(aligner).PageToken(text(token)))
 		if err != nil {
 			return nil, nil, err
 		}
 		return out.TimeSeries, &out.NextPageToken, nil
 	})
-	byHour := map[string]float64{} // several series, such as one a database, add up or are the greatest
+	byHour := map[string]float64{} // of several series, such as one a database or a node, the sum or the greatest
 	first, last := "", ""
 	for _, series := range all {
 		for _, pt := range series.Points {
@@ -85,7 +90,7 @@ func (p *Provider) samples(ctx context.Context, m metric, filter string, now tim
 				v = float64(*pt.Value.Int64Value)
 			}
 			at := pt.Interval.EndTime
-			if m.unit == "count" {
+			if m.unit == "count" || m.rate {
 				byHour[at] += v
 			} else {
 				byHour[at] = max(byHour[at], v)
