@@ -35,3 +35,11 @@ func (g *rig) allControlsMet() {
 		}
 	}
 }
+
+// steady says how metrics of an object behave: the same all day.
+func (g *rig) steady(id string, metrics map[string]float64) {
+	g.Helper()
+	for name, v := range metrics {
+		g.world.SetMetric(sim.Metric{Cloud: "azure", Resource: id, Name: name, Base: v, Peak: v})
+	}
+}

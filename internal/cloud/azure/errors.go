@@ -106,6 +106,7 @@ var rules = []rule{
 	// (failure kinds B4, B7).
 	{code: "*NameNotAvailable*", class: pipeline.Exists},
 	{code: "*NameUnavailable*", class: pipeline.Exists},
+	{code: "ConflictError", saying: "being purged", class: pipeline.Busy},
 	{code: "ConflictError", saying: "deleted", class: pipeline.Exists},
 	{code: "*Exists", class: pipeline.Exists},
 	{code: "*AlreadyExists*", class: pipeline.Exists},

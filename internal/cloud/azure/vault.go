@@ -237,31 +237,23 @@ func (p *Provider) removeVault(ctx context.Context, r *pipeline.Run) error {
 	if err := r.Remove(ctx, p.role(r, p.vaultGrant(id, principal{})).resource()); err != nil {
 		return err
 	}
-	_, begun := r.Object(kindVault, "vault")
 	if err := r.Remove(ctx, p.vault(r, "").resource()); err != nil {
 		return err
 	}
 	if err := r.Forget(ctx, kindSecret, adminSecret, "went with its vault"); err != nil {
 		return err
 	}
-	rec, found := r.Object(kindVault, "vault")
-	if !begun && !found {
-		return nil
+	rec, known := r.Object(kindVault, "vault")
+	if !known || rec.State != job.ObjectRemoved || rec.ID == "" || r.Mode == pipeline.Plan {
+		return nil // there never was one
 	}
-	return p.purgeVault(ctx, r, lastName(madeName(rec, id)))
-}
-
-// madeName is the ID in a row, or the one that an object would have.
-func madeName(rec job.Object, id string) string {
-	if rec.ID != "" {
-		return rec.ID
-	}
-	return id
+	return p.purgeVault(ctx, r, rec)
 }
 
 // purgeVault removes what is kept of a deleted vault ("Azure Key Vault recovery
 // management with soft delete"). Who may not purge waits for the days to pass.
-func (p *Provider) purgeVault(ctx context.Context, r *pipeline.Run, name string) error {
+func (p *Provider) purgeVault(ctx context.Context, r *pipeline.Run, vault job.Object) error {
+	name := lastName(vault.ID)
 	id := managementPrefix + p.subscription + "/providers/" + vaultProvider + "/locations/" + regionName(p.region) + "/deletedVaults/" + name
 	get := func(ctx context.Context, id string) (pipeline.Seen, error) {
 		var x armkeyvault.DeletedVault
@@ -273,6 +265,13 @@ func (p *Provider) purgeVault(ctx context.Context, r *pipeline.Run, name string)
 			owner = pipeline.Unmarked
 		}
 		return pipeline.Seen{ID: id, Owner: owner, Reason: "soft-deleted"}, nil
+	}
+	if _, known := r.Object(kindDeletedVault, "vault"); !known {
+		_, err := get(ctx, id)
+		fresh := vault.RemovedAt != nil && r.Pace.Cloud(r.Now().Sub(*vault.RemovedAt)) < r.Consistency
+		if pipeline.Is(err, pipeline.NotFound) && fresh {
+			return pipeline.Wait(settling, "the deleted vault %s to show, so that it can be purged", name)
+		}
 	}
 	err := r.Remove(ctx, pipeline.Resource{
 		Kind: kindDeletedVault, Key: "vault", Name: name, Slow: true, Get: get,

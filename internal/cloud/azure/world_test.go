@@ -39,6 +39,14 @@ func serviceOf(id string) string {
 		return "insights"
 	case "Microsoft.ContainerService":
 		return "containerservice"
+	case "Microsoft.DBforPostgreSQL":
+		return "postgresql"
+	case "Microsoft.DBforMySQL":
+		return "mysql"
+	case "Microsoft.Cache":
+		return "cache"
+	case "Microsoft.KeyVault":
+		return "keyvault"
 	case "Microsoft.OperationalInsights":
 		return "operationalinsights"
 	}
