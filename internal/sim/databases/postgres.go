@@ -254,7 +254,7 @@ func (p *postgres) dropUser(ctx context.Context, spec sim.DatabaseServer, name s
 		return err
 	}
 	for _, database := range databases {
-		if err := p.exec(ctx, database, "REASSIGN OWNED BY "+ident(name)+" TO "+ident(heir)+"; DROP OWNED BY "+ident(name)); err != nil {
+		if err := p.exec(ctx, database, "REASSIGN OWNED BY "+ident(name)+" TO "+ident(heir)+"; DROP OWNED BY "+ident(name)); err != nil && !isState(err, "3D000") { // dropped in between
 			return err
 		}
 	}

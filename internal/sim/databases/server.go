@@ -77,6 +77,7 @@ type server struct {
 const (
 	startLimit  = time.Minute      // for a start, with the making of data
 	changeLimit = 30 * time.Second // for one change
+	changeTries = 4
 	maxRestarts = 5
 	viewAge     = 500 * time.Millisecond
 )
@@ -246,6 +247,11 @@ func (s *server) next() {
 	ctx, cancel := context.WithTimeout(s.ctx, changeLimit)
 	defer cancel()
 	err := c.do(ctx, s.engine, spec)
+	for try := 1; err != nil && try < changeTries && !process.ended() && ctx.Err() == nil; try++ {
+		// Somebody else may be at the same thing; every change can be said again.
+		time.Sleep(time.Duration(try) * 50 * time.Millisecond)
+		err = c.do(ctx, s.engine, spec)
+	}
 	s.move(func() {
 		s.busy = false
 		switch {
