@@ -75,6 +75,7 @@ type Cloud struct {
 	peering   *serviceNetworking
 	sql       *cloudSQL
 	secrets   *secretManager
+	policies  *connectionPolicies
 
 	// policyMember refuses a member of a policy that does not exist (IAM).
 	policyMember func(member string) *Error

@@ -59,6 +59,9 @@ func (c *Cloud) ServeHTTP(rw http.ResponseWriter, hr *http.Request) {
 
 // route finds the API and the method of a request.
 func (c *Cloud) route(method, path string) (*api, schema.Match) {
+	if operationMark(path) == valkeyOperations && !strings.HasPrefix(path, valkeyPrefix) {
+		path = valkeyPrefix + path // the client asks for operations without its endpoint's path
+	}
 	for _, m := range schema.Find(method, path) {
 		a := c.apis[m.API.Name+"/"+m.API.Version]
 		if a != nil && a.ops[m.ID] != nil && (a.claims == nil || a.claims(path)) {

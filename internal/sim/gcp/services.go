@@ -22,6 +22,8 @@ func (c *Cloud) addServices() {
 	c.sql = newCloudSQL(c)
 	c.secrets = newSecretManager(c)
 	newMemorystoreRedis(c)
+	c.policies = newConnectionPolicies(c)
+	newMemorystoreValkey(c)
 	newCloudMonitoring(c)
 }
 
@@ -53,6 +55,8 @@ var titles = map[string]string{
 	"container.googleapis.com":            "Kubernetes Engine API",
 	"sqladmin.googleapis.com":             "Cloud SQL Admin API",
 	"redis.googleapis.com":                "Google Cloud Memorystore for Redis API",
+	"memorystore.googleapis.com":          "Memorystore API",
+	"networkconnectivity.googleapis.com":  "Network Connectivity API",
 	"osconfig.googleapis.com":             "OS Config API",
 	"oslogin.googleapis.com":              "Cloud OS Login API",
 	"iap.googleapis.com":                  "Cloud Identity-Aware Proxy API",

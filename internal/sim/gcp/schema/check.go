@@ -205,6 +205,9 @@ func (c *checker) text(t *Type, v any, path string) any {
 	if f, ok := v.(float64); ok && c.request && (t.Format == "int64" || t.Format == "uint64") && f == math.Trunc(f) {
 		v = strconv.FormatFloat(f, 'f', 0, 64)
 	}
+	if f, ok := v.(float64); ok && c.request && t.Numbers[int32(f)] != "" {
+		v = t.Numbers[int32(f)]
+	}
 	s, ok := v.(string)
 	if !ok {
 		c.report(BadType, path, "", v, t)

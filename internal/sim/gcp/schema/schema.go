@@ -69,6 +69,7 @@ type Type struct {
 	Fields   map[string]*Type `json:"fields"`
 	Values   *Type            `json:"values"`   // of a map
 	Required []string         `json:"required"` // the methods that insist on it
+	Numbers  map[int32]string `json:"numbers"`  // an enum's values by number, which some clients send
 }
 
 // APIs are all the served APIs, by name and version: compute/v1.

@@ -106,6 +106,7 @@ type (
 		Fields   map[string]*outType `json:"fields,omitempty"`
 		Values   *outType            `json:"values,omitempty"`
 		Required []string            `json:"required,omitempty"` // by the methods that insist on it
+		Numbers  map[int32]string    `json:"numbers,omitempty"`  // of an enum's values, where they are known
 	}
 )
 
@@ -143,6 +144,7 @@ func run() error {
 			return fmt.Errorf("%s: %w", where, err)
 		}
 	}
+	apis["memorystore/v1"] = memorystore()
 	var b bytes.Buffer
 	zw, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	if err != nil {
