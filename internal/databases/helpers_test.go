@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
@@ -191,3 +194,9 @@ func chain(err error) string {
 	}
 	return text
 }
+
+func pgError(code, message string) *pgconn.PgError {
+	return &pgconn.PgError{Code: code, Message: message}
+}
+
+func myError(number uint16) *mysql.MySQLError { return &mysql.MySQLError{Number: number} }

@@ -275,9 +275,9 @@ func (s *server) next() {
 
 // halt ends the process; gently, when what it holds is needed again.
 func (s *server) halt(p *process, gently bool) {
+	s.move(func() { s.process = nil }) // before its end, which takes a moment
 	s.front.cut()
 	p.end(gently)
-	s.move(func() { s.process = nil })
 }
 
 // end ends the server for good. Unless it is to be kept, its folder goes.
