@@ -2,19 +2,20 @@ package aws
 
 // platform holds the services around EC2, which ask one another.
 type platform struct {
-	iam *iamService
-	sts *stsService
-	ssm *ssmService
-	elb *elbService
-	r53 *r53Service
-	acm *acmService
-	asg *asgService
-	s3  *s3Service
-	kms *kmsService
-	eks *eksService
-	log *logsService
-	sec *secretsService
-	rds *rdsService
+	iam   *iamService
+	sts   *stsService
+	ssm   *ssmService
+	elb   *elbService
+	r53   *r53Service
+	acm   *acmService
+	asg   *asgService
+	s3    *s3Service
+	kms   *kmsService
+	eks   *eksService
+	log   *logsService
+	sec   *secretsService
+	rds   *rdsService
+	cache *cacheService
 }
 
 // addPlatform makes the services around EC2.
@@ -34,6 +35,7 @@ func (c *Cloud) addPlatform() {
 	c.platform.eks = newEKS(c)
 	c.platform.sec = newSecrets(c)
 	c.platform.rds = newRDS(c)
+	c.platform.cache = newCache(c)
 }
 
 // mainAccount is the account of requests that name none: that of the documented access key if it is configured.

@@ -99,6 +99,9 @@ func (s *rdsService) Reset() {
 	s.cloud.servers.sync()
 }
 
+// Restored implements sim.Restored: the servers of a world that was taken up again.
+func (s *rdsService) Restored() { s.cloud.servers.sync() }
+
 func (s *rdsService) in(sc scope) *RDSScope {
 	in := s.state.Scopes[sc.key()]
 	if in == nil {
