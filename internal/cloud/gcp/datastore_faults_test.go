@@ -205,4 +205,3 @@ func (g dataRig) connect(network string) {
 	}
 	g.world.Step(5 * time.Minute)
 }
-

@@ -84,6 +84,9 @@ func (a sqlAccess) query(ctx context.Context, database, statements string) ([][]
 func readsOnly(statements string) bool {
 	for _, s := range strings.Split(strings.TrimRight(strings.TrimSpace(statements), ";"), ";") {
 		word, rest, _ := strings.Cut(strings.ToUpper(strings.TrimSpace(s)), " ")
+		if word == "SET" && rest == "SEARCH_PATH TO PG_CATALOG" {
+			continue
+		}
 		if word != "SELECT" && word != "SHOW" || strings.Contains(rest, "PG_TERMINATE") || strings.Contains(rest, " INTO ") || strings.Contains(rest, "SET_CONFIG") {
 			return false
 		}
@@ -180,6 +183,9 @@ const (
 // done waits for an operation on a database or a user. What is not done by then is
 // looked at by a later pass, which repeats the call.
 func (a sqlAccess) done(ctx context.Context, what string, op *sqladmin.Operation, err error) error {
+	if pipeline.Is(err, pipeline.Busy) { // a backup takes minutes
+		return pipeline.Wait(5*time.Second, "another operation on instance %s to end, before %s is changed (%v)", a.instance, what, err)
+	}
 	if err != nil {
 		return err
 	}
