@@ -11,6 +11,7 @@ import (
 	rdstypes "github.com/aws/aws-sdk-go-v2/service/rds/types"
 
 	"github.com/zopday/provisioner/internal/cloud/lookup"
+	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
@@ -96,6 +97,9 @@ func (b *dataBuild) deleteInstance(ctx context.Context, identifier string) error
 		}
 	}
 	if aws.ToBool(i.DeletionProtection) {
+		if status != dbAvailable && status != "stopped" && !dbBroken(status) {
+			return pipeline.Wait(10*time.Second, "%s to take changes (%s), so that its protection can be lifted", identifier, status)
+		}
 		if err := b.liftProtection(ctx, identifier); err != nil {
 			return err
 		}
@@ -162,7 +166,7 @@ func (p *Provider) readSnapshot(ctx context.Context, snapshot string) (rdstypes.
 // ownSnapshot reports whether a snapshot is of the job's datastore: by the mark that
 // RDS has copied to it, or by the name of its source, which has the job's hash in it.
 func (b *dataBuild) ownSnapshot(s rdstypes.DBSnapshot) bool {
-	return rdsMarks(s.TagList)["zopday:owner"] == b.r.Job.ID || aws.ToString(s.DBInstanceIdentifier) == b.name()
+	return rdsMarks(s.TagList)[job.MarkOwner] == b.r.Job.ID || aws.ToString(s.DBInstanceIdentifier) == b.name()
 }
 
 // snapshotKept waits until the final snapshot can be restored, and records that it

@@ -107,9 +107,8 @@ func (g dataRig) kept() map[string]job.Object {
 	return out
 }
 
-// sameBut compares the account with how it was; the final snapshot alone may be new,
-// and is as the ledger has it.
-func (g dataRig) sameBut(before sim.Snapshot) {
+// onlyKept wants nothing with the job's mark but what the ledger says stays.
+func (g dataRig) onlyKept() {
 	g.Helper()
 	kept := g.kept()
 	for _, o := range g.world.Residue(g.job.ID) {
@@ -120,7 +119,6 @@ func (g dataRig) sameBut(before sim.Snapshot) {
 			g.Errorf("left over: %s %s (%s)", o.Kind, o.ID, o.Name)
 		}
 	}
-	_ = before
 }
 
 // notMet are the controls that do not hold, or were not read.
