@@ -62,13 +62,26 @@ func (c *Cloud) route(method, path string) (*api, schema.Match) {
 	if operationMark(path) == valkeyOperations && !strings.HasPrefix(path, valkeyPrefix) {
 		path = valkeyPrefix + path // the client asks for operations without its endpoint's path
 	}
+	path, only := c.named(path)
 	for _, m := range schema.Find(method, path) {
 		a := c.apis[m.API.Name+"/"+m.API.Version]
-		if a != nil && a.ops[m.ID] != nil && (a.claims == nil || a.claims(path)) {
+		if a != nil && a.ops[m.ID] != nil && (only == a.service || only == "" && (a.claims == nil || a.claims(path))) {
 			return a, m
 		}
 	}
 	return nil, schema.Match{}
+}
+
+// named takes the name of a service off the front of a path: an endpoint may end with it, so that paths that several services have
+// are told apart, such as the lists of operations in /redis/v1/projects/p/locations/l/operations.
+func (c *Cloud) named(path string) (rest, service string) {
+	first := firstSegment(path)
+	for _, a := range c.apis {
+		if a.service == first && !strings.HasPrefix(a.schema.Base, "/"+first+"/") {
+			return strings.TrimPrefix(path, "/"+first), first
+		}
+	}
+	return path, ""
 }
 
 // named is the object that a path is about, if it names one.

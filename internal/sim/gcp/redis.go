@@ -44,7 +44,7 @@ func newMemorystoreRedis(c *Cloud) *memorystoreRedis {
 	const in = "projects.locations.instances."
 	c.add("redis/v1", &api{service: "redis", denied: redisDenied, ops: map[string]operation{
 		in + "create": s.create, in + "get": s.get, in + "list": s.list, in + "delete": s.delete, in + "patch": s.patch, in + "getAuthString": s.authString, in + "upgrade": s.upgrade,
-		"projects.locations.operations.get": s.getOperation, "projects.locations.list": s.listLocations, "projects.locations.get": s.getLocation,
+		"projects.locations.operations.get": s.getOperation, "projects.locations.operations.list": s.listOperations, "projects.locations.list": s.listLocations, "projects.locations.get": s.getLocation,
 	}, claims: func(path string) bool {
 		return !strings.Contains(path, "/operations/") || operationMark(path) == redisOperations
 	}})

@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/zopday/provisioner/internal/sim"
@@ -20,7 +21,7 @@ const (
 )
 
 // markedOperation is the shape of names of operations that several services share; the simulation tells them apart by a mark.
-var markedOperation = regexp.MustCompile(`/operations/operation-\d+-([0-9a-f]{2})[0-9a-f]{11}-[0-9a-f]{8}-[0-9a-f]{8}(?::\w+)?$`)
+var markedOperation = regexp.MustCompile(`^(?:/\w+)?/v1/projects/[^/]+/locations/[^/]+/operations/operation-\d+-([0-9a-f]{2})[0-9a-f]{11}-[0-9a-f]{8}-[0-9a-f]{8}(?::\w+)?$`)
 
 func operationMark(path string) string {
 	if m := markedOperation.FindStringSubmatch(path); m != nil {
@@ -136,6 +137,22 @@ func (s *memorystoreRedis) getOperation(r *request) (any, error) {
 	}
 	r.Touch(op.Name, op.Target)
 	return op.Doc, nil
+}
+
+// listOperations lists the operations in a region, the newest first. It is reached at an endpoint that names the service alone, since GKE
+// has the same path.
+func (s *memorystoreRedis) listOperations(r *request) (any, error) {
+	var all []*longOperation
+	for _, name := range keysOf(s.st.Operations) {
+		if op := s.st.Operations[name]; strings.HasPrefix(name, byID(r, r.Path["name"])+"/operations/") {
+			all = append(all, op)
+		}
+	}
+	var items []Doc
+	for _, op := range newestFirst(all, func(op *longOperation) time.Time { return op.Begun }) {
+		items = append(items, op.Doc)
+	}
+	return r.page(items, "operations", 1000)
 }
 
 // The servers behind.

@@ -198,7 +198,7 @@ func (s *cloudSQL) change(r *request, in *sqlInstance, next Doc) (any, error) {
 		}
 	}
 	delete(next, "rootPassword")
-	if in.state() == sqlFailed || in.state() == sqlCreating || in.state() == sqlDeleting {
+	if in.state() != sqlRunnable && in.state() != sqlStopped && !(in.state() == sqlFailed && onlyProtection(r.Body)) {
 		return nil, refuse(409, "invalidState", "The instance or operation is not in an appropriate state to handle the request.")
 	}
 	if v := str(sub(r.Body, "settings"), "settingsVersion"); v != "" && v != str(in.settings(), "settingsVersion") && r.method.HTTP == "PUT" {
@@ -219,6 +219,13 @@ func (s *cloudSQL) change(r *request, in *sqlInstance, next Doc) (any, error) {
 		takes = sqlRestartTakes
 	}
 	return s.shownOperation(s.start(r, in, "UPDATE", in.Path, takes, Doc{"doc": changed.Doc})), nil
+}
+
+// onlyProtection says whether a change is about deletion protection alone, which one that failed has to have lifted to be deleted.
+func onlyProtection(body Doc) bool {
+	settings := sub(body, "settings")
+	_, has := settings["deletionProtectionEnabled"]
+	return has && len(settings) == 1 && len(body) == 1
 }
 
 func (s *cloudSQL) restart(r *request) (any, error) {
