@@ -95,7 +95,33 @@ func (m *mysqlEngine) database(ctx context.Context, name, owner string) (exists,
 	return exists, slices.Contains(privileges, "CREATE") && slices.Contains(privileges, "DROP"), err
 }
 
+// alone has a piece of work done by one of us at a time: a worker that has lost its lease may not
+// know it yet. The server lets go of the lock with the connection. Statements of a control plane have
+// no connection to hold it with. https://dev.mysql.com/doc/refman/8.4/en/locking-functions.html
+func (m *mysqlEngine) alone(ctx context.Context, op, name string, do func() error) error {
+	if m.access.Query != nil {
+		return do()
+	}
+	lock := myLiteral("zopday:" + name)
+	rows, err := m.ask(ctx, op, fmt.Sprintf("SELECT GET_LOCK(%s, %d)", lock, int(lockLimit.Seconds())))
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 || rows[0][0] != "1" {
+		return &pipeline.CloudError{Class: pipeline.Busy, Service: service, Op: op, Message: "somebody else works on database " + name, Sent: true}
+	}
+	err = do()
+	if _, released := m.ask(context.WithoutCancel(ctx), op, "SELECT RELEASE_LOCK("+lock+")"); err == nil {
+		err = released
+	}
+	return err
+}
+
 func (m *mysqlEngine) createDatabase(ctx context.Context, name, owner string) error {
+	return m.alone(ctx, "CreateDatabase", name, func() error { return m.createAlone(ctx, name, owner) })
+}
+
+func (m *mysqlEngine) createAlone(ctx context.Context, name, owner string) error {
 	const op = "CreateDatabase"
 	exists, ours, err := m.database(ctx, name, owner)
 	if err != nil {
