@@ -36,6 +36,7 @@ func (g *rig) turn(name, v string) (undo func()) {
 		g.put(at, map[string]any{"properties": map[string]any{"value": v, "source": "user-override"}})
 		g.world.Step(3 * time.Minute)
 	}
+	g.world.Step(time.Minute) // a server is busy for some seconds after a change
 	set(v)
 	return func() { set(was) }
 }

@@ -36,15 +36,20 @@ func (p *Provider) SQLAccess(_ context.Context, j *job.Job) (cloud.SQLAccess, er
 	if loopback(info.Host) {
 		name = info.Name + "." + f.suffix
 	}
-	return cloud.SQLAccess{
+	access := cloud.SQLAccess{
 		Engine: info.Engine, Admin: info.AdminUser,
 		Server: &cloud.SQLServer{
 			Host: info.Host, Port: info.Port, TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: name},
 			Password: func(ctx context.Context) (string, error) { return p.adminPassword(ctx, info.SecretID) },
 		},
 		CreateDatabase: func(ctx context.Context, name string) error { return p.createDatabase(ctx, f, info.ID, name) },
-		DropDatabase:   func(ctx context.Context, name string) error { return p.dropDatabase(ctx, info.ID, name) },
-	}, nil
+	}
+	if !info.DeletionProtection {
+		// A lock on the server keeps Resource Manager from deleting what is in it; SQL
+		// goes past it ("Lock your Azure resources …": considerations).
+		access.DropDatabase = func(ctx context.Context, name string) error { return p.dropDatabase(ctx, info.ID, name) }
+	}
+	return access, nil
 }
 
 // sqlRoots are whom the certificates of servers are trusted from: the system's roots,

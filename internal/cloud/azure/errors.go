@@ -74,6 +74,8 @@ var rules = []rule{
 	{code: "Max*Exceeded", class: pipeline.Quota},
 
 	{code: "SkuNotAvailable", class: pipeline.Capacity},
+	{code: "LocationIsOfferRestricted", class: pipeline.Capacity},
+	{code: "ProvisionNotSupportedForRegion", class: pipeline.Capacity},
 	{code: "*AllocationFailed", class: pipeline.Capacity},
 	{code: "Overconstrained*Request", class: pipeline.Capacity},
 	{code: "*CapacityNotAvailable*", class: pipeline.Capacity},
@@ -322,6 +324,8 @@ func explain(ce *pipeline.CloudError) error {
 		return fatal("refused-by-policy", "Change the request to what the policy allows, or have the policy's owner exempt it, then retry.")
 	case "MissingSubscriptionRegistration", "SubscriptionNotRegistered", "SubscriptionNotRegisteredForFeature":
 		return fatal("provider-not-registered", fmt.Sprintf("Register it (az provider register --namespace %s), wait until it says Registered, then retry.", ce.Service))
+	case "LocationIsOfferRestricted", "ProvisionNotSupportedForRegion":
+		return fatal("no-capacity", "The cloud makes no such servers for this subscription in the region. Have the restriction lifted (portal: new support request, service limits), or use another region, then retry.")
 	case "SkuNotAvailable":
 		return fatal("no-capacity", "The cloud does not offer this size to the subscription here. Ask for another size, instanceType or region, then retry.")
 	case "SubscriptionNotFound":

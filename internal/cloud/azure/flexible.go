@@ -76,7 +76,7 @@ type serverDesign struct {
 	info     job.DatastoreInfo
 	subnet   string
 	zone     string // ID of the private zone
-	password string // "" when none is made
+	password string // read when one is made, and kept no longer than that
 	tenant   string
 }
 
@@ -157,6 +157,17 @@ func (p *Provider) server(r *pipeline.Run, d serverDesign) pipeline.Resource {
 	}
 	x := o.resource()
 	x.Patience = serverPatience
+	send := x.Create
+	x.Create = func(ctx context.Context, token string) (pipeline.Seen, error) {
+		var err error
+		if d.password, err = p.adminPassword(ctx, d.info.SecretID); pipeline.Is(err, pipeline.Denied) {
+			return pipeline.Seen{}, r.AwaitKnown("the provisioner's role at the vault", err)
+		}
+		if err != nil {
+			return pipeline.Seen{}, err
+		}
+		return send(ctx, token)
+	}
 	read := x.Get
 	x.Get = func(ctx context.Context, id string) (pipeline.Seen, error) {
 		s, err := read(ctx, id)

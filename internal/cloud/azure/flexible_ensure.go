@@ -36,7 +36,7 @@ func (p *Provider) ensureFlexible(ctx context.Context, r *pipeline.Run, spec job
 		}
 	}
 	d.tenant = me.tenant
-	if err := p.prepareServer(ctx, r, &d); err != nil {
+	if err := p.prepareServer(ctx, r, spec, d.flavour); err != nil {
 		return err
 	}
 	id, err := p.ensureNamed(ctx, r, func() pipeline.Resource { return p.server(r, d) })
@@ -65,27 +65,19 @@ func (p *Provider) ensureFlexible(ctx context.Context, r *pipeline.Run, spec job
 	return p.learnServer(ctx, r, d, id)
 }
 
-// prepareServer commits the name of the final backup, and reads the password,
-// before a server is made.
-func (p *Provider) prepareServer(ctx context.Context, r *pipeline.Run, d *serverDesign) error {
-	rec, known := r.Object(d.server, "server")
+// prepareServer commits the name of the final backup before a server is made.
+func (p *Provider) prepareServer(ctx context.Context, r *pipeline.Run, spec job.DatastoreSpec, f flavour) error {
+	rec, known := r.Object(f.server, "server")
 	if r.Mode != pipeline.Apply || known && rec.State == job.ObjectCreated {
 		return nil
 	}
 	info := &r.Job.Config.InfraConfig.Datastore
 	info.Host = "" // of one that is gone
 	info.FinalSnapshot = ""
-	if !d.spec.SkipFinalSnapshot {
+	if !spec.SkipFinalSnapshot {
 		info.FinalSnapshot = r.Job.ResourceName("final", longestBackup)
 	}
-	if err := r.Save(ctx); err != nil {
-		return err
-	}
-	var err error
-	if d.password, err = p.adminPassword(ctx, info.SecretID); pipeline.Is(err, pipeline.Denied) {
-		return r.AwaitKnown("the provisioner's role at the vault", err)
-	}
-	return err
+	return r.Save(ctx)
 }
 
 // ensureAdministrator lets a principal of the directory administer a PostgreSQL
