@@ -77,7 +77,7 @@ func (c *Cloud) route(method, path string) (*api, schema.Match) {
 func (c *Cloud) named(path string) (rest, service string) {
 	first := firstSegment(path)
 	for _, a := range c.apis {
-		if a.service == first && !strings.HasPrefix(a.schema.Base, "/"+first+"/") {
+		if a.service == first && !a.ownPrefix {
 			return strings.TrimPrefix(path, "/"+first), first
 		}
 	}

@@ -34,6 +34,8 @@ type api struct {
 	bodyField func(schemaName string) string
 	// claims says whether a path that several APIs have is this one's; nil means yes.
 	claims func(path string) bool
+	// ownPrefix: the paths of the API begin with its name.
+	ownPrefix bool
 	// always: the API cannot be disabled.
 	always bool
 	// denied is the refusal of a project that does not exist or that the caller may not use; nil means the common one.

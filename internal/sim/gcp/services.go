@@ -2,6 +2,7 @@ package gcp
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/zopday/provisioner/internal/sim/gcp/schema"
 )
@@ -40,6 +41,9 @@ func (c *Cloud) add(key string, a *api) {
 		if a.schema.Methods[id] == nil {
 			panic(fmt.Sprintf("%s has no method %s; add it to schema/served.txt and run go generate", key, id))
 		}
+	}
+	for _, m := range a.schema.Methods {
+		a.ownPrefix = a.ownPrefix || strings.HasPrefix(a.schema.Base+m.Path, "/"+a.service+"/")
 	}
 	c.apis[key] = a
 }
