@@ -87,7 +87,7 @@ func managedPolling(op *Operation) (async, result string) {
 }
 
 // managedStatus completes a status document. One of a failed operation says nothing of why (github.com/Azure/azure-sdk-for-net/issues/30766).
-func managedStatus(op *Operation, _ http.Header, body map[string]any) {
+func managedStatus(_ *request, op *Operation, _ http.Header, body map[string]any) {
 	async, _ := managedPolling(op)
 	body["id"], body["name"], body["startTime"] = async, op.ID, stamp(op.Started)
 	if op.Status != statusInProgress {

@@ -28,11 +28,11 @@ func (c *Cloud) addOldCaches() {
 		actions: map[string]func(*request, *Resource) (answer, error){"listkeys": c.listOldKeys},
 		views:   map[string]func(*request, *Resource) (answer, error){"linkedservers": func(r *request, _ *Resource) (answer, error) { return r.page(nil, "$skiptoken") }, "patchschedules": noPatchSchedules}})
 	c.addKind(&kind{typ: oldCacheType + "/firewallRules", service: cacheService, title: "FirewallRules", versions: oldCacheVersions, stateless: true, noEtag: true, says: cacheDialect,
-		put: func(_ *request, now, old *Resource) (outcome, error) {
+		put: func(r *request, now, old *Resource) (outcome, error) {
 			if old != nil {
 				return outcome{}, nil
 			}
-			return outcome{header: http.Header{"Location": {now.ID}}}, nil
+			return outcome{header: http.Header{"Location": {r.base + versioned(now.ID, r.version)}}}, nil
 		},
 		settled: c.managedSettled,
 		show:    func(_ *request, res *Resource, body doc) { body["name"] = lastOf(parentOf(res.ID)) + "/" + res.Name }})
@@ -45,7 +45,9 @@ func oldCachePolling(op *Operation) (async, result string) {
 }
 
 // oldCacheStatus completes a status document, which tells the caller again where it is.
-func oldCacheStatus(op *Operation, _ http.Header, body map[string]any) {
+func oldCacheStatus(r *request, op *Operation, h http.Header, body map[string]any) {
+	async, _ := oldCachePolling(op)
+	h.Set("Azure-AsyncOperation", r.base+versioned(async, op.Version))
 	body["id"] = fmt.Sprintf("/subscriptions/%s/providers/Microsoft.Cache/locations/%s/asyncOperations/%s", subscriptionOf(op.Target), displayLocation(op.Location), op.ID)
 	body["name"] = op.ID
 	for _, name := range []string{"startTime", "endTime", "percentComplete", "properties", "error"} {
@@ -60,6 +62,9 @@ func (c *Cloud) putOldCache(r *request, now, old *Resource) (outcome, error) {
 	p := now.Properties
 	for _, name := range []string{"hostName", "port", "sslPort", "accessKeys", "instances", "linkedServers", "privateEndpointConnections"} {
 		delete(p, name)
+	}
+	if full, ok := map[string]string{"": "6.0", "4": "4.0.14", "6": "6.0"}[p.str("redisVersion")]; ok && (old == nil || p.str("redisVersion") != "") {
+		p["redisVersion"] = full
 	}
 	if old != nil {
 		was := old.clone()
@@ -81,13 +86,15 @@ func (c *Cloud) putOldCache(r *request, now, old *Resource) (outcome, error) {
 	case p.sub("sku") == nil:
 		return outcome{}, refuseCache(http.StatusBadRequest, "BadRequest", "The value of the parameter properties.sku is invalid.")
 	}
-	p.def("redisVersion", "6")
 	p.def("enableNonSslPort", false)
 	p.def("publicNetworkAccess", "Enabled")
-	p["redisVersion"] = map[string]string{"4": "4.0.14", "6": "6.0"}[p.str("redisVersion")]
 	c.setSecret(cacheService, now.ID+"|primary", c.World.ID("", 43, keyAlphabet)+"=")
 	c.setSecret(cacheService, now.ID+"|secondary", c.World.ID("", 43, keyAlphabet)+"=")
-	return outcome{state: stateCreating, style: asyncHeader, takes: c.pace(8*time.Minute, 14*time.Minute, now.ID), header: http.Header{"Location": {r.base + now.ID}}}, nil
+	how := asyncHeader
+	if r.version < "2020" {
+		how = noHeader
+	}
+	return outcome{state: stateCreating, style: how, takes: c.pace(8*time.Minute, 14*time.Minute, now.ID), header: http.Header{"Location": {r.base + versioned(now.ID, r.version)}}}, nil
 }
 
 // hasOldCache says whether the tenant has a cache of this kind.

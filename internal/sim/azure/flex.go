@@ -197,7 +197,7 @@ func (c *Cloud) flexPolling(op *Operation) (async, result string) {
 }
 
 // flexStatus completes the status document of an operation.
-func flexStatus(op *Operation, _ http.Header, body map[string]any) {
+func flexStatus(_ *request, op *Operation, _ http.Header, body map[string]any) {
 	body["name"], body["startTime"] = op.ID, op.Started.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 

@@ -54,10 +54,11 @@ func (c *Cloud) nameTaken(r *request, e *flexEngine, name, id string) bool {
 	return false
 }
 
-// serverMissing is a GET of a server that is not there: ARM itself refuses, but for a moment after a deletion it still asks the provider.
+// serverMissing is a GET of a server that is not there: ARM itself refuses, but for a moment after a deletion it still asks that of
+// PostgreSQL.
 func (c *Cloud) serverMissing(r *request) *Error {
 	e := flexOf(r.kind.typ)
-	if d, ok := c.droppedServers(e)[key(r.id.String())]; ok && c.World.Now().Sub(d.At) < time.Minute {
+	if d, ok := c.droppedServers(e)[key(r.id.String())]; ok && e == flexPostgres && c.World.Now().Sub(d.At) < time.Minute {
 		return e.notFound("", r.id.name())
 	}
 	return notFoundARM(r.id)

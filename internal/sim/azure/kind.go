@@ -89,7 +89,7 @@ type kind struct {
 	// noBody: a PUT may come without a body.
 	noBody bool
 	// pollBody completes the status documents of operations and their headers; retryAlways: those of finished ones carry the Retry-After, too.
-	pollBody    func(op *Operation, h http.Header, body map[string]any)
+	pollBody    func(r *request, op *Operation, h http.Header, body map[string]any)
 	retryAlways bool
 	// refresh is called before a request is served, for what changes without requests.
 	refresh func(r *request)

@@ -232,7 +232,7 @@ func (c *Cloud) poll(r *request, op *Operation, result bool) (answer, error) {
 		}
 	}
 	if k.pollBody != nil {
-		k.pollBody(op, h, body)
+		k.pollBody(r, op, h, body)
 	}
 	if n := k.pollAfter(op); n > 0 && k.retryAlways {
 		h.Set("Retry-After", c.realSeconds(n))

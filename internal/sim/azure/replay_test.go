@@ -210,8 +210,11 @@ func (p *replayer) step(e exchange) {
 		got = p.send(e.Request.Method, p.url(e.Request.URL), body, header)
 	}
 	for _, h := range []string{"azure-asyncoperation", "location"} {
-		if e.Response.Headers[h] != "" && got.Headers[h] != "" {
-			p.urls[pollKey(e.Response.Headers[h])], p.urls[pollWord(e.Response.Headers[h])] = got.Headers[h], got.Headers[h]
+		if e.Response.Headers[h] != "" && strings.HasPrefix(got.Headers[h], "http") {
+			p.urls[pollKey(e.Response.Headers[h])] = got.Headers[h]
+			if w := pollWord(e.Response.Headers[h]); w != "" {
+				p.urls[w] = got.Headers[h]
+			}
 		}
 	}
 	p.compared++
