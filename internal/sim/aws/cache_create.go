@@ -26,7 +26,7 @@ func (s *cacheService) createGroup(c *reqCtx, in *elasticache.CreateReplicationG
 	if err := checkCacheIdentifier("ReplicationGroupId", id, 40); err != nil {
 		return nil, err
 	}
-	if s.in(c.scope()).Groups[id] != nil {
+	if sc := s.in(c.scope()); sc.Groups[id] != nil || nameHeld(c, sc.Released, id) {
 		return nil, fail(400, "ReplicationGroupAlreadyExists", "Replication group %s already exists.", id)
 	}
 	plan, err := s.plan(c, in)

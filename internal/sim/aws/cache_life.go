@@ -80,6 +80,7 @@ func (s *cacheService) becomeAvailable(g *CacheGroup) {
 func (s *cacheService) drop(g *CacheGroup) {
 	sc := s.in(g.scope())
 	delete(sc.Groups, g.id())
+	sc.Released[g.id()] = s.cloud.World.Now()
 	for _, m := range g.Members {
 		if m.InterfaceID != "" {
 			sc.Lingering[m.InterfaceID] = g.id()

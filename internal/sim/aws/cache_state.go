@@ -24,7 +24,8 @@ type CacheScope struct {
 	Users        map[string]*CacheUser
 	UserGroups   map[string]*CacheUserGroup
 	Snapshots    map[string]*CacheSnapshot
-	Lingering    map[string]string // network interfaces of deleted nodes, by ID
+	Lingering    map[string]string    // network interfaces of deleted nodes, by ID
+	Released     map[string]time.Time // identifiers of deleted replication groups
 }
 
 // CacheGroup is a replication group: a primary and its replicas.
@@ -127,7 +128,7 @@ func (s *cacheService) in(at scope) *CacheScope {
 	in := s.state.Scopes[at.key()]
 	if in == nil {
 		in = &CacheScope{Groups: map[string]*CacheGroup{}, SubnetGroups: map[string]*CacheSubnetGroup{}, Parameters: map[string]*CacheParameterGroup{}, Users: map[string]*CacheUser{},
-			UserGroups: map[string]*CacheUserGroup{}, Snapshots: map[string]*CacheSnapshot{}, Lingering: map[string]string{}}
+			UserGroups: map[string]*CacheUserGroup{}, Snapshots: map[string]*CacheSnapshot{}, Lingering: map[string]string{}, Released: map[string]time.Time{}}
 		s.state.Scopes[at.key()] = in
 	}
 	return in

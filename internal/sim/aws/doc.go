@@ -1,6 +1,6 @@
 // Package aws is a simulated AWS: one HTTP handler that speaks the wire protocols of EC2, IAM, STS, Systems Manager,
-// Service Quotas, Route 53, Elastic Load Balancing v2, Auto Scaling, Certificate Manager, CloudWatch Logs, S3, KMS and EKS, for use
-// with AWS_ENDPOINT_URL. State, faults, clock and books are those of a [sim.World].
+// Service Quotas, Route 53, Elastic Load Balancing v2, Auto Scaling, Certificate Manager, CloudWatch and its logs, S3, KMS, EKS,
+// RDS, ElastiCache and Secrets Manager, for use with AWS_ENDPOINT_URL. State, faults, clock and books are those of a [sim.World].
 //
 // # Adding a service
 //
@@ -38,6 +38,14 @@
 // an add-on look after themselves every few seconds (tickGroup, tickAddon), a change of either is an EKSUpdate, which holds
 // what it will set as data. The API server behind a cluster is one of [sim.Kubernetes]; kubeBridge, which runs without the
 // world's lock, opens and closes them and tells them their nodes: around every request to EKS, and when kick is called.
+//
+// # Datastores and caches
+//
+// The answers of RDS and ElastiCache are the SDK's own structs, which are kept as they are described, with what nobody sees
+// beside them; encodeSchema writes them as their models say. The servers behind are a [sim.Databases]: databaseBridge compares
+// what should be there with what it has asked for, after every event and around every request, so that a swallowed request or a
+// restart leaves nothing apart. Parameters in api.secrets are blanked before faults and books see a request, and passwords
+// are in no object's Data.
 //
 // # What EC2 offers to the other services
 //

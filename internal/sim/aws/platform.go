@@ -36,6 +36,7 @@ func (c *Cloud) addPlatform() {
 	c.platform.sec = newSecrets(c)
 	c.platform.rds = newRDS(c)
 	c.platform.cache = newCache(c)
+	newMetrics(c)
 }
 
 // mainAccount is the account of requests that name none: that of the documented access key if it is configured.

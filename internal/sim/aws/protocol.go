@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/smithy-go/encoding/cbor"
+
 	"github.com/zopday/provisioner/internal/sim"
 )
 
@@ -25,6 +27,7 @@ const (
 	restXMLProtocol                  // REST-XML
 	s3Protocol                       // REST-XML as S3 speaks it, with an error envelope of its own
 	restJSONProtocol                 // REST-JSON
+	cborProtocol                     // Smithy RPC v2 with CBOR
 )
 
 // An operation carries a request out, with the world locked.
@@ -108,6 +111,8 @@ func (a *api) contentType() string {
 		return "application/x-amz-json-1.1"
 	case restJSONProtocol:
 		return "application/json"
+	case cborProtocol:
+		return "application/cbor"
 	case ec2Protocol:
 		return "text/xml;charset=UTF-8"
 	}
@@ -151,6 +156,9 @@ func (a *api) render(r *request, out any) (answer, error) {
 			inner = []byte("{}")
 		}
 		b.Write(inner)
+	case cborProtocol:
+		ans.header.Set("Smithy-Protocol", "rpc-v2-cbor")
+		b.Write(inner)
 	case restXMLProtocol, s3Protocol:
 		if _, raw := out.(rawBody); raw {
 			b.Write(inner)
@@ -184,6 +192,10 @@ func (a *api) renderError(id string, e *Error) answer {
 	case s3Protocol:
 		ans.header.Set("Content-Type", "application/xml")
 		fmt.Fprintf(&b, `%s<Error><Code>%s</Code><Message>%s</Message><RequestId>%s</RequestId><HostId>%s</HostId></Error>`, xmlHeader, xmlText(e.Code), xmlText(e.Message), id, id)
+	case cborProtocol:
+		ans.header.Set("Smithy-Protocol", "rpc-v2-cbor")
+		ans.header.Set("X-Amzn-Query-Error", e.Code+";"+kind)
+		b.Write(cbor.Encode(cbor.Map{"__type": cbor.String("com.amazonaws.cloudwatch#" + e.Code), "message": cbor.String(e.Message)}))
 	case jsonProtocol, restJSONProtocol:
 		doc := map[string]any{"__type": e.Code}
 		maps.Copy(doc, e.Members)
@@ -226,7 +238,7 @@ func (a *api) unknownOperation(op, version string) *Error {
 	switch a.protocol {
 	case jsonProtocol:
 		return refuse("UnknownOperationException", "")
-	case restXMLProtocol, restJSONProtocol:
+	case restXMLProtocol, restJSONProtocol, cborProtocol:
 		return refuseStatus(404, "UnknownOperationException", "No such operation: %s", op)
 	case s3Protocol:
 		return refuseStatus(501, "NotImplemented", "A header you provided implies functionality that is not implemented")

@@ -3,6 +3,7 @@ package aws
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/rds"
 	"github.com/aws/aws-sdk-go-v2/service/rds/types"
@@ -32,7 +33,7 @@ func (s *rdsService) createInstance(c *reqCtx, in *rds.CreateDBInstanceInput) (*
 		return nil, err
 	}
 	sc := s.in(c.scope())
-	if sc.Instances[id] != nil {
+	if sc.Instances[id] != nil || nameHeld(c, sc.Released, id) {
 		return nil, fail(400, "DBInstanceAlreadyExists", "DB instance already exists")
 	}
 	plan, err := s.plan(c, in)
@@ -58,6 +59,12 @@ func (s *rdsService) createInstance(c *reqCtx, in *rds.CreateDBInstanceInput) (*
 	c.Make(i.arn())
 	s.beginCreation(i)
 	return &rds.CreateDBInstanceOutput{DBInstance: new(i.DB)}, nil
+}
+
+// nameHeld says whether a fault keeps the name of something that was deleted.
+func nameHeld(c *reqCtx, released map[string]time.Time, name string) bool {
+	_, was := released[name]
+	return was && c.w.Take(c.call, sim.FaultNameHeld, name) != nil
 }
 
 // newInstance is the instance that a request asks for, with the defaults of CreateDBInstance.

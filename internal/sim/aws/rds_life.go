@@ -238,6 +238,7 @@ func (s *rdsService) logGroupDeleted(in scope, name string) {
 func (s *rdsService) dropInstance(i *RDSInstance) {
 	sc := s.in(i.scope())
 	delete(sc.Instances, i.id())
+	sc.Released[i.id()] = s.cloud.World.Now()
 	for _, n := range i.Interfaces {
 		sc.Lingering[n] = i.id()
 		s.cloud.after(s.cloud.lingering(n), "rds", "interface-gone", i.scope().key()+"|"+n)

@@ -24,6 +24,7 @@ type RDSScope struct {
 	Snapshots    map[string]*RDSSnapshot
 	Backups      map[string]*RDSBackup // retained automated backups of deleted instances, by resource ID
 	Lingering    map[string]string     // network interfaces of deleted instances, by ID
+	Released     map[string]time.Time  // identifiers of deleted instances
 }
 
 // RDSInstance is a DB instance.
@@ -106,7 +107,8 @@ func (s *rdsService) in(sc scope) *RDSScope {
 	in := s.state.Scopes[sc.key()]
 	if in == nil {
 		in = &RDSScope{Instances: map[string]*RDSInstance{}, SubnetGroups: map[string]*RDSSubnetGroup{}, Parameters: map[string]*RDSParameterGroup{},
-			Snapshots: map[string]*RDSSnapshot{}, Backups: map[string]*RDSBackup{}, Lingering: map[string]string{}}
+			Snapshots: map[string]*RDSSnapshot{}, Backups: map[string]*RDSBackup{}, Lingering: map[string]string{},
+			Released: map[string]time.Time{}}
 		s.state.Scopes[sc.key()] = in
 	}
 	return in
