@@ -64,6 +64,7 @@ var rules = []rule{
 	{code: "invalidState", op: "instances.insert", class: pipeline.Exists},
 	{code: "invalidState", class: pipeline.Busy},
 	{code: "*", op: "databases.insert", saying: "already exists", class: pipeline.Exists},
+	{code: "*", op: "databases.insert", saying: "database exists", class: pipeline.Exists},
 	{code: "*", op: "users.insert", saying: "already exists", class: pipeline.Exists},
 	{code: "*", op: "instances.insert", saying: "private services connection", class: pipeline.Busy},
 	{code: "*", op: "instances.insert", saying: "network_not_peered", class: pipeline.Busy},

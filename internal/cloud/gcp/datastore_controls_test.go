@@ -43,6 +43,15 @@ func TestDatastoreControlsFlipped(t *testing.T) {
 			"MS-11": `{"maintenancePolicy":{"weeklyMaintenanceWindow":[]}}`,
 			"MS-13": `{"redisVersion":"REDIS_6_X"}`,
 		}},
+		{"valkey", `{"engine":"valkey","preset":"production"}`, job.Cache, "MS-", map[string]string{
+			"MS-03": `{"transitEncryptionMode":"TRANSIT_ENCRYPTION_DISABLED"}`,
+			"MS-04": "", // opt-in: told, and no fault
+			"MS-06": `{"endpoints":[]}`,
+			"MS-08": `{"replicaCount":0}`,
+			"MS-11": `{"maintenancePolicy":{"weeklyMaintenanceWindow":[]}}`,
+			"MS-12": `{"deletionProtectionEnabled":false}`,
+			"MS-13": `{"engineVersion":"VALKEY_7_2"}`,
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
