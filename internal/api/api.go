@@ -109,6 +109,7 @@ func (s *server) routes() {
 	s.spaceRoutes()
 	s.componentRoutes()
 	s.databaseRoutes()
+	s.scheduleRoutes()
 	s.docRoutes()
 }
 

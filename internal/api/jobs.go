@@ -70,7 +70,7 @@ func (s *server) jobRoutes() {
 		Summary:     "Create a job",
 		Description: "A draft, or queued at once with submit. Answers 201 for a new job and 200 for one that the idempotency key stands for already.",
 		Errors:      []int{409, 413, 415, 422},
-	}, []access.Policy{access.JobCreate, access.ComponentInstall}, func(ctx context.Context, in *createIn) (*jobOut, error) {
+	}, []access.Policy{access.JobCreate, access.ComponentInstall, access.VMOperate}, func(ctx context.Context, in *createIn) (*jobOut, error) {
 		var r provision.CreateRequest
 		if err := s.decode(ctx, access.JobCreate, "", in.RawBody, &r); err != nil {
 			return nil, err

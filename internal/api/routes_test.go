@@ -39,7 +39,7 @@ func (r *rig) operations() map[string][]string {
 
 // wantPolicies is what each operation needs; a new one has to be written here.
 var wantPolicies = map[string][]access.Policy{
-	"POST /provisioning-jobs":             {access.JobCreate, access.ComponentInstall},
+	"POST /provisioning-jobs":             {access.JobCreate, access.ComponentInstall, access.VMOperate},
 	"GET /provisioning-jobs":              {access.JobView},
 	"POST /provisioning-jobs/plan":        {access.JobCreate},
 	"GET /provisioning-jobs/{id}":         {access.JobView},
@@ -62,6 +62,12 @@ var wantPolicies = map[string][]access.Policy{
 	"POST /provisioning-jobs/{id}/diff":   {access.ComponentView},
 
 	"POST /provisioning-jobs/install-component": {access.ComponentInstall},
+
+	"GET /schedules":         {access.JobView},
+	"POST /schedules":        {access.VMOperate},
+	"GET /schedules/{id}":    {access.JobView},
+	"PATCH /schedules/{id}":  {access.VMOperate},
+	"DELETE /schedules/{id}": {access.VMOperate},
 
 	"PUT /cloud-accounts/{id}/clusters/{region}/{name}/access":    {access.CloudAccountManage},
 	"DELETE /cloud-accounts/{id}/clusters/{region}/{name}/access": {access.CloudAccountManage},

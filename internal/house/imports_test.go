@@ -37,6 +37,7 @@ var rules = map[string]rule{
 	"internal/job":       {},
 	"internal/cidr":      {may: "internal/job"},
 	"internal/bootstrap": {may: "internal/job"},
+	"internal/schedule":  {may: "internal/job"},
 	"internal/db":        {tests: "internal/pgtest"},
 	"internal/secrets":   {may: "internal/db internal/job", tests: "internal/pgtest"},
 	"internal/access":    {may: "internal/db internal/job internal/audit", tests: "internal/pgtest"},
@@ -72,7 +73,7 @@ var rules = map[string]rule{
 	// The use cases, and the ways to them.
 	"internal/provision": {
 		may: "internal/job internal/pipeline internal/ledger internal/db internal/access internal/audit " +
-			"internal/spaces/... internal/secrets internal/cloud internal/remediation internal/steps internal/bootstrap internal/components internal/kube",
+			"internal/spaces/... internal/secrets internal/cloud internal/remediation internal/schedule internal/steps internal/bootstrap internal/components internal/kube",
 		tests: "internal/sim/... internal/cloud/... internal/reconciler internal/pgtest",
 	},
 	"internal/observe": {may: "internal/ledger internal/job internal/db", tests: "internal/pgtest"},

@@ -159,6 +159,9 @@ func (s *Server) start(ctx context.Context, c Config) error {
 			}
 		})
 	}
+	if p.reconciler != nil {
+		s.work.Go(func() { schedules(wctx, p.service, c.Log) })
+	}
 	s.work.Go(func() {
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			s.fail(fmt.Errorf("serve: %w", err))
@@ -166,6 +169,26 @@ func (s *Server) start(ctx context.Context, c Config) error {
 	})
 	c.Log.InfoContext(ctx, "started", "address", s.url, "database", string(d.Dialect()), "workers", c.Workers, "version", c.Version.Version)
 	return nil
+}
+
+// scheduleTick is how often a process looks for schedules that are due.
+const scheduleTick = time.Second
+
+// schedules acts on what is due until the context ends. Every process with workers
+// does so; a due time is acted on once.
+func schedules(ctx context.Context, s *provision.Service, log *slog.Logger) {
+	tick := time.NewTicker(scheduleTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := s.RunSchedules(ctx); err != nil && ctx.Err() == nil {
+			log.WarnContext(ctx, "schedules", "error", err)
+		}
+	}
 }
 
 // parts are what a process is made of, beside database and network.
@@ -203,6 +226,7 @@ func (s *Server) parts(c Config, d *db.DB) (parts, error) {
 	if s.secrets != nil {
 		keep := logical{ledger: l, db: d, secrets: s.secrets}
 		use.Logical, work.Logical, work.Places = keep, keep, registry
+		use.SQL, work.SQL = openSQL, openSQL
 	}
 	p.service = provision.New(use)
 	if c.Workers > 0 {

@@ -1,0 +1,412 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zopday/provisioner/internal/access"
+	"github.com/zopday/provisioner/internal/audit"
+	"github.com/zopday/provisioner/internal/db"
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/ledger"
+	"github.com/zopday/provisioner/internal/schedule"
+)
+
+// A ScheduleRequest asks for a schedule.
+type ScheduleRequest struct {
+	JobID        string      `json:"jobId" doc:"ID or name of the VM or cluster job that has the pool"`
+	Pool         string      `json:"pool,omitempty" doc:"Clusters: the node pool's name; by default all but Azure's system pool"`
+	PauseCron    string      `json:"pauseCron,omitempty" doc:"When to pause: minute, hour, day of month, month, day of week"`
+	ResumeCron   string      `json:"resumeCron,omitempty" doc:"When to resume"`
+	Window       *job.Window `json:"window,omitempty" doc:"When the pool runs, instead of the two crons"`
+	TimeZone     string      `json:"timeZone" doc:"IANA name, such as Europe/Berlin"`
+	AllowAdopted bool        `json:"allowAdopted,omitempty" doc:"Act on a pool that its job only adopted"`
+	Enabled      *bool       `json:"enabled,omitempty" doc:"true by default"`
+}
+
+func (r ScheduleRequest) spec() job.ScheduleSpec {
+	return job.ScheduleSpec{JobID: r.JobID, Pool: r.Pool, PauseCron: r.PauseCron, ResumeCron: r.ResumeCron, Window: r.Window, TimeZone: r.TimeZone, AllowAdopted: r.AllowAdopted}
+}
+
+// A SchedulePatch changes a schedule. A window takes the place of the cron lines,
+// and they that of the window.
+type SchedulePatch struct {
+	PauseCron    *string     `json:"pauseCron,omitempty"`
+	ResumeCron   *string     `json:"resumeCron,omitempty"`
+	Window       *job.Window `json:"window,omitempty"`
+	TimeZone     *string     `json:"timeZone,omitempty"`
+	AllowAdopted *bool       `json:"allowAdopted,omitempty"`
+	Enabled      *bool       `json:"enabled,omitempty" doc:"false: it acts no more until it is enabled again; what is paused stays so"`
+}
+
+// A ScheduleView is a schedule as it is shown: with what it saves, and what became
+// of its last due times.
+type ScheduleView struct {
+	job.Schedule
+	Estimate Estimate          `json:"estimate"`
+	Runs     []job.ScheduleRun `json:"runs" doc:"The last 20 due times, the newest first"`
+}
+
+// scheduleRuns is how many due times a schedule shows.
+const scheduleRuns = 20
+
+// CreateSchedule makes a schedule; dry shows it as it would be, and saves nothing.
+func (s *Service) CreateSchedule(ctx context.Context, r ScheduleRequest, dry bool) (*ScheduleView, error) {
+	p, err := access.Require(ctx, access.VMOperate)
+	if err != nil {
+		return nil, s.refused(ctx, access.VMOperate, "", err)
+	}
+	row, subject, err := s.newSchedule(ctx, p, r)
+	if err != nil {
+		return nil, s.refused(ctx, access.VMOperate, "", err)
+	}
+	if dry {
+		return s.scheduleView(ctx, row, subject)
+	}
+	err = s.mutate(ctx, access.VMOperate, "", func(ctx context.Context, tx db.Q, _ access.Principal) (audit.Entry, error) {
+		if err := s.Ledger.AddSchedule(ctx, tx, row); err != nil {
+			return audit.Entry{}, err
+		}
+		return audit.Entry{Action: "schedule:create", ResourceType: "schedule", ResourceID: row.ID, Detail: map[string]any{"job": row.JobID, "pool": row.Pool, "enabled": row.Enabled}}, nil
+	})
+	if errors.Is(err, ledger.ErrScheduleExists) {
+		return nil, &Refusal{Kind: WrongState, Message: fmt.Sprintf("%s has a schedule for this pool already", row.SubjectName), Hint: "Change that one with PATCH, or delete it: GET /schedules?jobId=" + row.JobID}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.scheduleView(ctx, row, subject)
+}
+
+// newSchedule checks everything about a schedule that needs no cloud.
+func (s *Service) newSchedule(ctx context.Context, p access.Principal, r ScheduleRequest) (*job.Schedule, *job.Job, error) {
+	if err := protectedName("pool", r.Pool); err != nil {
+		return nil, nil, err
+	}
+	if r.JobID == "" {
+		return nil, nil, invalid(job.FieldError{Field: "jobId", Message: "is missing", Fix: "name the VM or cluster job that has the pool"})
+	}
+	subject, err := s.subjectOf(ctx, p.OrgID, "", r.JobID)
+	if err == nil {
+		err = s.actable(subject, job.RemediationSpec{Action: job.ActionPause, Pool: r.Pool, AllowAdopted: r.AllowAdopted})
+	}
+	if err == nil {
+		err = s.overlaps(ctx, subject, r.Pool)
+	}
+	if err != nil {
+		return nil, nil, scheduleFields(err)
+	}
+	plan, err := schedule.Parse(r.spec())
+	if err != nil {
+		return nil, nil, err
+	}
+	row := &job.Schedule{ID: job.NewID("sch"), OrgID: p.OrgID, ScheduleSpec: r.spec(), SubjectName: subject.Name, SubjectID: subject.SubjectID, Enabled: r.Enabled == nil || *r.Enabled, CreatedBy: p.Actor}
+	row.JobID = subject.ID
+	s.arm(row, plan)
+	return row, subject, nil
+}
+
+// overlaps refuses a schedule for all pools beside one for a single pool: they would
+// pause and resume the same machines against each other.
+func (s *Service) overlaps(ctx context.Context, subject *job.Job, pool string) error {
+	others, err := s.Ledger.Schedules(ctx, subject.OrgID, subject.SubjectID, "", 100)
+	if err != nil {
+		return err
+	}
+	for _, o := range others {
+		if o.Pool == "" || pool == "" || o.Pool == pool {
+			return &Refusal{Kind: WrongState, Message: fmt.Sprintf("%s has the schedule %s for %s", subject.Name, o.ID, poolText(o.Pool)), Hint: "Change that one with PATCH /schedules/" + o.ID + ", or delete it."}
+		}
+	}
+	return nil
+}
+
+func poolText(pool string) string {
+	if pool == "" {
+		return "all of its pools"
+	}
+	return "its pool " + pool
+}
+
+// scheduleFields names the fields of a remediation job as a schedule has them.
+func scheduleFields(err error) error {
+	var r *Refusal
+	if !errors.As(err, &r) {
+		return err
+	}
+	out := *r
+	out.Fields = slices.Clone(r.Fields)
+	for i := range out.Fields {
+		out.Fields[i].Field = strings.TrimPrefix(out.Fields[i].Field, "config.spec.")
+	}
+	if r.Kind == Invalid {
+		again := invalid(out.Fields...)
+		out.Message, out.Hint = again.Message, again.Hint
+	}
+	return &out
+}
+
+// arm sets when a schedule acts next.
+func (s *Service) arm(row *job.Schedule, plan *schedule.Plan) {
+	row.NextAt, row.NextAction = nil, ""
+	if next, ok := plan.Next(s.Now()); ok && row.Enabled {
+		at := next.At.UTC()
+		row.NextAt, row.NextAction = &at, next.Action
+	}
+}
+
+// ListSchedules lists an organisation's schedules, the newest first.
+func (s *Service) ListSchedules(ctx context.Context, jobRef string, limit int, cursor string) (items []job.Schedule, next string, err error) {
+	p, err := s.viewer(ctx, access.JobView)
+	if err != nil {
+		return nil, "", err
+	}
+	subject := ""
+	if jobRef != "" {
+		j, err := s.subjectOf(ctx, p.OrgID, "", jobRef)
+		if err != nil {
+			return nil, "", scheduleFields(err)
+		}
+		subject = j.SubjectID
+	}
+	if cursor != "" && !refRE.MatchString(cursor) {
+		return nil, "", refusalOf(ledger.ErrBadCursor)
+	}
+	items, err = s.Ledger.Schedules(ctx, p.OrgID, subject, cursor, limit+1)
+	if err == nil && len(items) > limit {
+		items = items[:limit]
+		next = items[limit-1].ID
+	}
+	return items, next, err
+}
+
+// GetSchedule reads one schedule.
+func (s *Service) GetSchedule(ctx context.Context, id string) (*ScheduleView, error) {
+	p, err := s.viewer(ctx, access.JobView)
+	if err != nil {
+		return nil, err
+	}
+	row, err := s.scheduleOf(ctx, p.OrgID, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.scheduleView(ctx, row, nil)
+}
+
+func (s *Service) scheduleOf(ctx context.Context, org, id string) (*job.Schedule, error) {
+	missing := &Refusal{Kind: NotFound, Message: "there is no such schedule in your organisation", Hint: "GET /schedules lists what there is."}
+	if !refRE.MatchString(id) {
+		return nil, missing
+	}
+	row, err := s.Ledger.Schedule(ctx, org, id)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return nil, missing
+	}
+	return row, err
+}
+
+// scheduleView adds what is shown beside a schedule; subject is its job, if known.
+func (s *Service) scheduleView(ctx context.Context, row *job.Schedule, subject *job.Job) (*ScheduleView, error) {
+	v := &ScheduleView{Schedule: *row}
+	var err error
+	if v.Runs, err = s.Ledger.ScheduleRuns(ctx, row.OrgID, row.ID, scheduleRuns); err != nil {
+		return nil, err
+	}
+	if subject == nil {
+		if subject, err = s.Ledger.Get(ctx, row.OrgID, row.JobID); err != nil {
+			return nil, err
+		}
+	}
+	v.Estimate, err = estimateOf(row, subject)
+	return v, err
+}
+
+// PatchSchedule changes a schedule.
+func (s *Service) PatchSchedule(ctx context.Context, id string, r SchedulePatch) (*ScheduleView, error) {
+	var row *job.Schedule
+	err := s.changeSchedule(ctx, id, "schedule:update", func(ctx context.Context, tx db.Q, p access.Principal) (err error) {
+		row, err = s.Ledger.ChangeSchedule(ctx, tx, p.OrgID, id, func(row *job.Schedule) error {
+			if r == (SchedulePatch{}) {
+				return invalid(job.FieldError{Field: "body", Message: "changes nothing", Fix: "give the fields to change"})
+			}
+			r.apply(row)
+			plan, err := schedule.Parse(row.ScheduleSpec)
+			if err != nil {
+				return err
+			}
+			s.arm(row, plan)
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.scheduleView(ctx, row, nil)
+}
+
+func (r SchedulePatch) apply(row *job.Schedule) {
+	if r.PauseCron != nil || r.ResumeCron != nil {
+		row.Window = r.Window
+	}
+	if r.Window != nil {
+		row.Window = r.Window
+		if r.PauseCron == nil && r.ResumeCron == nil {
+			row.PauseCron, row.ResumeCron = "", ""
+		}
+	}
+	for _, f := range []struct{ from, to *string }{{r.PauseCron, &row.PauseCron}, {r.ResumeCron, &row.ResumeCron}, {r.TimeZone, &row.TimeZone}} {
+		if f.from != nil {
+			*f.to = *f.from
+		}
+	}
+	if r.AllowAdopted != nil {
+		row.AllowAdopted = *r.AllowAdopted
+	}
+	if r.Enabled != nil {
+		row.Enabled = *r.Enabled
+	}
+}
+
+// DeleteSchedule ends a schedule. What it paused stays paused until it is resumed.
+func (s *Service) DeleteSchedule(ctx context.Context, id string) error {
+	return s.changeSchedule(ctx, id, "schedule:delete", func(ctx context.Context, tx db.Q, p access.Principal) error {
+		return s.Ledger.DeleteSchedule(ctx, tx, p.OrgID, id)
+	})
+}
+
+func (s *Service) changeSchedule(ctx context.Context, id, action string, fn func(ctx context.Context, tx db.Q, p access.Principal) error) error {
+	p, err := access.Require(ctx, access.VMOperate)
+	if err == nil {
+		_, err = s.scheduleOf(ctx, p.OrgID, id)
+	}
+	if err != nil {
+		return s.refused(ctx, access.VMOperate, id, err)
+	}
+	return s.mutate(ctx, access.VMOperate, id, func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
+		return audit.Entry{Action: action, ResourceType: "schedule", ResourceID: id}, fn(ctx, tx, p)
+	})
+}
+
+// ScheduleActor is who the remediation jobs of schedules are made by.
+const ScheduleActor = "system:schedule"
+
+// How long a process has a due time for itself, how often it looks, how many it
+// takes at once, and for how long a resume is asked for again while its subject is
+// busy: a pool that is not resumed is missed, one that is not paused only costs.
+const (
+	scheduleHold   = 2 * time.Minute
+	scheduleBatch  = 50
+	resumePatience = 30 * time.Minute
+)
+
+// RunSchedules acts on what is due. Several processes may do so at once: a due time
+// is held by one of them, and the job that it makes has an idempotency key of its
+// own, so that a process which dies in between is followed by one that finds the
+// same job.
+func (s *Service) RunSchedules(ctx context.Context) error {
+	now := s.Now()
+	due, err := s.Ledger.DueSchedules(ctx, now, scheduleBatch)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range due {
+		held, err := s.Ledger.HoldSchedule(ctx, &due[i], now, now.Add(scheduleHold))
+		if err == nil && held {
+			err = s.runSchedule(ctx, &due[i], now)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("schedule %s: %w", due[i].ID, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Service) runSchedule(ctx context.Context, row *job.Schedule, now time.Time) error {
+	ctx = access.With(ctx, access.Principal{OrgID: row.OrgID, Actor: ScheduleActor, Roles: []string{access.Editor}})
+	plan, err := schedule.Parse(row.ScheduleSpec)
+	if err != nil {
+		return err
+	}
+	due, missed := plan.Latest(schedule.Transition{At: *row.NextAt, Action: row.NextAction}, now)
+	run := job.ScheduleRun{DueAt: due.At.UTC(), Action: due.Action, Missed: missed}
+	enabled := row.Enabled
+	request, err := requestOf(row, due)
+	if err != nil {
+		return err
+	}
+	v, _, err := s.create(ctx, access.VMOperate, request, fmt.Sprintf("%s-%s-%d", row.ID, due.Action, due.At.Unix()))
+	var r *Refusal
+	switch {
+	case err == nil:
+		run.Outcome, run.JobID = job.RunCreated, v.ID
+	case !errors.As(err, &r):
+		return err // the hold ends by itself, and it is tried again
+	case due.Action == job.ActionResume && s.busy(ctx, row) && now.Sub(due.At) < resumePatience:
+		return nil // likewise
+	default:
+		run.Outcome, run.Reason = job.RunSkipped, r.Error()
+		enabled = enabled && !s.over(ctx, row)
+	}
+	return s.endSchedule(ctx, row, run, plan, enabled, now)
+}
+
+// requestOf is the remediation job that a due time asks for. It is the same
+// whichever process asks.
+func requestOf(row *job.Schedule, due schedule.Transition) (CreateRequest, error) {
+	spec, err := canonical(job.RemediationSpec{
+		Action: due.Action, JobID: row.JobID, Pool: row.Pool, AllowAdopted: row.AllowAdopted, Reason: "schedule " + row.ID + ", due " + due.At.UTC().Format(time.RFC3339),
+	})
+	return CreateRequest{Kind: job.Remediation, Config: ConfigRequest{Spec: spec}, Submit: true, schedule: row.ID}, err
+}
+
+// busy reports whether another job is at work on a schedule's subject.
+func (s *Service) busy(ctx context.Context, row *job.Schedule) bool {
+	jobs, _, err := s.Ledger.List(ctx, row.OrgID, ledger.Filter{Subject: row.SubjectID, Status: []job.Status{job.Queued, job.Running}, Limit: 1})
+	return err == nil && len(jobs) > 0
+}
+
+// over reports whether a schedule's subject is gone for good.
+func (s *Service) over(ctx context.Context, row *job.Schedule) bool {
+	j, err := s.Ledger.Get(ctx, row.OrgID, row.JobID)
+	return err == nil && (j.Status == job.Cancelled || j.Phase == job.PhaseTeardown)
+}
+
+// endSchedule records what became of a due time, in the audit log too, and moves
+// the schedule on.
+func (s *Service) endSchedule(ctx context.Context, row *job.Schedule, run job.ScheduleRun, plan *schedule.Plan, enabled bool, now time.Time) error {
+	next := *row
+	if next.Enabled = enabled; enabled {
+		if t, ok := plan.Next(now); ok {
+			at := t.At.UTC()
+			next.NextAt, next.NextAction = &at, t.Action
+		}
+	} else {
+		next.NextAt, next.NextAction = nil, ""
+	}
+	return s.Ledger.DB().InTx(ctx, func(ctx context.Context, tx db.Q) error {
+		first, err := s.Ledger.EndSchedule(ctx, tx, row, run, next.NextAt, next.NextAction, enabled)
+		if err != nil || !first {
+			return err
+		}
+		p, _ := access.From(ctx)
+		detail := map[string]any{"action": string(run.Action), "dueAt": run.DueAt, "outcome": run.Outcome}
+		for k, v := range map[string]string{"reason": run.Reason, "job": run.JobID} {
+			if v != "" {
+				detail[k] = v
+			}
+		}
+		if run.Missed > 0 {
+			detail["missed"] = run.Missed
+		}
+		if row.Enabled && !enabled {
+			detail["disabled"] = "its subject is gone"
+		}
+		return audit.Append(ctx, tx, s.entry(ctx, p, audit.Entry{Action: "schedule:run", ResourceType: "schedule", ResourceID: row.ID, Detail: detail}, access.VMOperate, audit.Allowed))
+	})
+}
