@@ -3,6 +3,7 @@ package azure
 import (
 	"context"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -277,4 +278,31 @@ func (g *rig) pgContainment(t *testing.T, held *heldServers, id, subnet string) 
 	done(g, s, err)
 	z, err := zones.BeginDelete(g.ctx, "rg", "db1.private.postgres.database.azure.com", nil)
 	done(g, z, err)
+}
+
+// caller is somebody at a public address.
+func caller(ip string) sim.KubeCaller { return sim.KubeCaller{IP: netip.MustParseAddr(ip)} }
+
+// TestServersAreResumed: a simulation that takes up saved state opens its servers again.
+func TestServersAreResumed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	g := newRig(t)
+	g.withServers()
+	stop := must(g.world.Persist(t.Context(), dir))(t)
+	g.group("rg")
+	made, err := g.makePG("db1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	again := newRig(t)
+	held := again.withServers()
+	stop = must(again.world.Persist(t.Context(), dir))(t)
+	defer func() { _ = stop() }()
+	if said, ok := held.of(*made.ID); !ok || said.Password != testPassword {
+		t.Errorf("opened again: %v", ok)
+	}
 }
