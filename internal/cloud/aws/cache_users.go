@@ -131,10 +131,15 @@ func (b *dataBuild) defaultUser() pipeline.Resource {
 	}
 	x.Find = eksNamed(b.r, x)
 	x.Create = func(ctx context.Context, _ string) (pipeline.Seen, error) {
-		out, err := b.cache.CreateUser(ctx, &elasticache.CreateUserInput{
+		in := &elasticache.CreateUserInput{
 			UserId: aws.String(x.Name), UserName: aws.String("default"), Engine: aws.String(string(b.spec.Engine)), AccessString: aws.String(locked),
 			NoPasswordRequired: aws.Bool(true), Tags: cacheTags(tags(b.r, x.Key, x.Name)),
-		})
+		}
+		if b.spec.Engine == job.Valkey {
+			// Users of Valkey have a password, also one who is off: nobody keeps this one.
+			in.NoPasswordRequired, in.Passwords = nil, []string{job.NewPassword()}
+		}
+		out, err := b.cache.CreateUser(ctx, in)
 		if err != nil {
 			return pipeline.Seen{}, err
 		}
