@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -32,20 +33,20 @@ var regions = map[job.Provider]string{job.AWS: region, job.GCP: "us-central1", j
 var certificate = sync.OnceValues(func() (*simazure.Certificate, error) { return simazure.NewCertificate() })
 
 // serveCloud puts a simulated cloud into a world and serves it.
-func serveCloud(t testing.TB, at job.Provider, w *sim.World, k sim.Kubernetes) (url string) {
+func serveCloud(t testing.TB, at job.Provider, w *sim.World, k sim.Kubernetes, d sim.Databases) (url string) {
 	t.Helper()
 	var s *httptest.Server
 	switch at {
 	case job.AWS:
-		s = httptest.NewServer(simaws.New(w, simaws.Options{Kubernetes: k}))
+		s = httptest.NewServer(simaws.New(w, simaws.Options{Kubernetes: k, Databases: d}))
 	case job.GCP:
-		s = httptest.NewServer(simgcp.New(w, simgcp.Options{Kubernetes: k}))
+		s = httptest.NewServer(simgcp.New(w, simgcp.Options{Kubernetes: k, Databases: d}))
 	case job.Azure:
 		cert, err := certificate()
 		if err != nil {
 			t.Fatal(err)
 		}
-		s = httptest.NewUnstartedServer(simazure.New(w, simazure.Options{Kubernetes: k}))
+		s = httptest.NewUnstartedServer(simazure.New(w, simazure.Options{Kubernetes: k, Databases: d}))
 		s.TLS = cert.Config
 		s.StartTLS()
 	default:
@@ -59,16 +60,16 @@ func serveCloud(t testing.TB, at job.Provider, w *sim.World, k sim.Kubernetes) (
 func (r *rig) clouds(w *worker) cloud.Opener {
 	switch r.cloud {
 	case job.GCP:
-		return cloudgcp.New(cloudgcp.Options{Pace: pace, Reach: reach, Roots: r.kube.CA(), LookupNS: nobodyDelegates, LoadConfig: func(ctx context.Context, account, region string) (cloudgcp.Config, error) {
+		return cloudgcp.New(cloudgcp.Options{Pace: pace, Reach: r.reach(), Roots: r.kube.CA(), LookupNS: nobodyDelegates, LoadConfig: func(ctx context.Context, account, region string) (cloudgcp.Config, error) {
 			c, err := cloudgcp.Static(r.url, simgcp.DefaultProjects()[0].ID, "ya29.example")(ctx, account, region)
 			c.Wire = w.wire(http.DefaultTransport)
 			return c, err
 		}})
 	case job.Azure:
-		return cloudazure.New(cloudazure.Options{Pace: pace, Reach: reach, LoadConfig: r.azure(w)})
+		return cloudazure.New(cloudazure.Options{Pace: pace, Reach: r.reach(), LoadConfig: r.azure(w)})
 	}
 	client := &http.Client{Timeout: 20 * time.Second, Transport: w.wire(http.DefaultTransport)}
-	return cloudaws.New(cloudaws.Options{Pace: pace, Reach: reach, LoadConfig: func(context.Context, string, string) (aws.Config, error) {
+	return cloudaws.New(cloudaws.Options{Pace: pace, Reach: r.reach(), DatabaseRoots: r.databases.CA(), LoadConfig: func(context.Context, string, string) (aws.Config, error) {
 		return aws.Config{
 			Region: region, BaseEndpoint: aws.String(r.url), HTTPClient: client,
 			Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
@@ -84,7 +85,7 @@ func (r *rig) azure(w *worker) func(context.Context, string, string) (cloudazure
 		if err != nil {
 			return cloudazure.Config{}, err
 		}
-		load := cloudazure.Static(r.url, cert.CA, simazure.DefaultTenant, simazure.DefaultSubscription, simazure.DefaultClientID, simazure.DefaultClientSecret)
+		load := cloudazure.Static(r.url, slices.Concat(cert.CA, r.databases.CA()), simazure.DefaultTenant, simazure.DefaultSubscription, simazure.DefaultClientID, simazure.DefaultClientSecret)
 		c, err := load(ctx, account, region)
 		if err != nil {
 			return c, err

@@ -8,6 +8,11 @@ import (
 )
 
 const (
+	postgres = `{"engine":"postgres","preset":"production","databases":[{"name":"orders"}]}`
+	mysql    = `{"engine":"mysql","databases":[{"name":"orders"}]}`
+	redis    = `{"engine":"redis","preset":"production"}`
+	valkey   = `{"engine":"valkey"}`
+
 	wholeNetwork    = `{"network":{"cidr":"10.50.0.0/16","zones":3,"subnets":["public","private","database"]},"dnsZones":[{"name":"shop.internal"},{"name":"shop.example.com","visibility":"public"}]}`
 	peeredNetwork   = `{"network":{"subnets":["private"],"nat":"none"},"peerings":[{"networkId":"hub"}]}`
 	existingNetwork = `{"existing":{"networkId":"office"},"network":{"subnets":["public","private"]},"dnsZones":[{"name":"team.internal"}]}`
@@ -83,6 +88,18 @@ var environments = []environment{
 				"update": map[string]any{"desiredIntraNodeVisibilityConfig": map[string]any{"enabled": false}}})
 		}},
 	{cloud: job.Azure, family: job.Cluster, mode: job.ModeCreate, spec: wholeCluster},
+
+	{cloud: job.AWS, family: job.Datastore, mode: job.ModeCreate, what: "postgres", spec: postgres, place: (*rig).standInside},
+	{cloud: job.AWS, family: job.Datastore, mode: job.ModeCreate, what: "mysql", spec: mysql, place: (*rig).standInside},
+	{cloud: job.AWS, family: job.Cache, mode: job.ModeCreate, what: "redis", spec: redis, place: (*rig).standInside},
+	{cloud: job.AWS, family: job.Cache, mode: job.ModeCreate, what: "valkey", spec: valkey, place: (*rig).standInside},
+	{cloud: job.GCP, family: job.Datastore, mode: job.ModeCreate, what: "postgres", spec: postgres, place: (*rig).standInside},
+	{cloud: job.GCP, family: job.Datastore, mode: job.ModeCreate, what: "mysql", spec: mysql, place: (*rig).standInside},
+	{cloud: job.GCP, family: job.Cache, mode: job.ModeCreate, what: "redis", spec: redis, place: (*rig).standInside},
+	{cloud: job.GCP, family: job.Cache, mode: job.ModeCreate, what: "valkey", spec: valkey, place: (*rig).standInside},
+	{cloud: job.Azure, family: job.Datastore, mode: job.ModeCreate, what: "postgres", spec: postgres, place: (*rig).standInside},
+	{cloud: job.Azure, family: job.Datastore, mode: job.ModeCreate, what: "mysql", spec: mysql, place: (*rig).standInside},
+	{cloud: job.Azure, family: job.Cache, mode: job.ModeCreate, what: "redis", spec: redis, place: (*rig).standInside},
 }
 
 // vpcNamed places somebody's VPC with that name.

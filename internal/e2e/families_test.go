@@ -65,6 +65,9 @@ func TestFamilies(t *testing.T) {
 			r.await(job.Completed)
 			reads, writes := r.count(since)
 			r.checkBooks(t)
+			if e.family == job.Datastore && e.mode != job.ModeAdopt {
+				r.checkDatabases(t)
+			}
 			if e.mode == job.ModeAdopt && writes > 0 {
 				t.Errorf("an adopt job changed something: %+v", r.mutating(since))
 			}
@@ -137,6 +140,8 @@ func (e environment) lostReplies(calls, reads, writes int) []point {
 		rest, every = 8, 2
 	case job.Cluster: // each starts an API server of its own, twice
 		rest, every = 120, 12
+	case job.Datastore, job.Cache: // each starts a database server of its own
+		rest, every = 80, 8
 	}
 	return slices.DeleteFunc(all, func(p point) bool {
 		lost := p.what == "call" && p.after && p.killed

@@ -14,8 +14,8 @@ import (
 	simkube "github.com/zopday/provisioner/internal/sim/kube"
 )
 
-// reach is where the simulated internet sees the workers of these tests.
-var reach = job.Reach{Mode: job.ReachPublic, EgressCIDRs: []string{"203.0.113.7/32"}}
+// outside is where the simulated internet sees the workers of these tests.
+var outside = job.Reach{Mode: job.ReachPublic, EgressCIDRs: []string{"203.0.113.7/32"}}
 
 // startKubernetes is the Kubernetes of one world's clusters, each with a control
 // plane of its own; nothing is started before a cluster is made. dir keeps what

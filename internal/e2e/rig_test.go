@@ -22,6 +22,7 @@ import (
 	"github.com/zopday/provisioner/internal/reconciler"
 	"github.com/zopday/provisioner/internal/remediation"
 	"github.com/zopday/provisioner/internal/sim"
+	simdatabases "github.com/zopday/provisioner/internal/sim/databases"
 	simkube "github.com/zopday/provisioner/internal/sim/kube"
 	"github.com/zopday/provisioner/internal/spaces"
 	"github.com/zopday/provisioner/internal/steps"
@@ -39,19 +40,21 @@ const (
 
 // A rig is a ledger, a simulated cloud, and the workers between them.
 type rig struct {
-	t      testing.TB
-	cloud  job.Provider
-	world  *sim.World
-	url    string
-	d      *db.DB
-	file   string // of d
-	ledger *ledger.Ledger
-	spaces *spaces.Client
-	kube   *simkube.Kube
-	kubeIn string       // where it keeps what is in clusters
-	keys   atomic.Value // the access key that new credentials carry
-	jobID  string
-	n      int // workers started
+	t         testing.TB
+	cloud     job.Provider
+	world     *sim.World
+	url       string
+	d         *db.DB
+	file      string // of d
+	ledger    *ledger.Ledger
+	spaces    *spaces.Client
+	kube      *simkube.Kube
+	databases *simdatabases.Databases
+	inside    bool         // the workers stand in the network of what they make
+	kubeIn    string       // where it keeps what is in clusters
+	keys      atomic.Value // the access key that new credentials carry
+	jobID     string
+	n         int // workers started
 
 	later func() int // faults that are not placed yet
 }
@@ -77,6 +80,7 @@ type frozen struct {
 	db, world []byte
 	clusters  string // where what is in them is kept
 	jobID     string
+	inside    bool
 	before    sim.Snapshot // the account before anything was made
 }
 
@@ -92,7 +96,8 @@ func (r *rig) freeze(before sim.Snapshot) *frozen {
 		r.t.Fatal(err)
 	}
 	r.kube.Shutdown()
-	f := &frozen{cloud: r.cloud, jobID: r.jobID, before: before, clusters: r.kubeIn}
+	r.databases.Shutdown()
+	f := &frozen{cloud: r.cloud, jobID: r.jobID, inside: r.inside, before: before, clusters: r.kubeIn}
 	if f.db, err = os.ReadFile(r.file); err != nil {
 		r.t.Fatal(err)
 	}
@@ -115,7 +120,11 @@ func thaw(t testing.TB, o sim.Options, f frozen) *rig {
 	w := sim.New(o)
 	kubeIn := copyOf(t, f.clusters)
 	kube := startKubernetes(t, kubeIn)
-	url := serveCloud(t, f.cloud, w, kube)
+	databases := startDatabases(t)
+	if f.inside {
+		databases.SetCaller(insider)
+	}
+	url := serveCloud(t, f.cloud, w, kube, databases)
 	if f.world != nil {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, worldFile), f.world, 0o600); err != nil {
@@ -147,7 +156,7 @@ func thaw(t testing.TB, o sim.Options, f frozen) *rig {
 	t.Cleanup(func() { _ = d.Close() })
 	client, closeSpaces := spaces.BuiltIn(spaces.NewRegistry(d))
 	t.Cleanup(func() { _ = closeSpaces() })
-	r := &rig{t: t, cloud: f.cloud, world: w, url: url, kube: kube, kubeIn: kubeIn, d: d, file: file, jobID: f.jobID, ledger: ledger.New(d, ledger.Options{}), spaces: client}
+	r := &rig{t: t, cloud: f.cloud, world: w, url: url, kube: kube, kubeIn: kubeIn, databases: databases, inside: f.inside, d: d, file: file, jobID: f.jobID, ledger: ledger.New(d, ledger.Options{}), spaces: client}
 	r.keys.Store("AKIAIOSFODNN7EXAMPLE")
 	return r
 }
@@ -273,6 +282,7 @@ func (r *rig) start(prepare ...func(*worker)) *worker {
 		Ledger: mortal{r.ledger, w}, Clouds: r.clouds(w), Spaces: r.spaces, Components: r.engine(), Pausers: r.pausers(), Past: r.ledger, Log: log,
 		Worker: w.name, Poll: 100 * time.Millisecond, DeadAfter: 2 * time.Second, Observe: -1, Pace: pace,
 	}
+	conf.Logical, conf.SQL, conf.Places = r.logical(), openSQL, r.spaces
 	if w.conf != nil {
 		w.conf(&conf)
 	}
@@ -438,7 +448,7 @@ func (r *rig) drift() []pipeline.Drift {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	d, err := steps.Set{Cloud: provider, Spaces: r.spaces, Components: r.engine(), Pausers: r.pausers(), Past: r.ledger}.Drift(r.t.Context(), j, objs, pace)
+	d, err := steps.Set{Cloud: provider, Spaces: r.spaces, Components: r.engine(), Pausers: r.pausers(), Past: r.ledger, Logical: r.logical(), SQL: openSQL}.Drift(r.t.Context(), j, objs, pace)
 	if err != nil {
 		r.t.Fatal(err)
 	}

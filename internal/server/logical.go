@@ -3,11 +3,19 @@ package server
 import (
 	"context"
 
+	"github.com/zopday/provisioner/internal/cloud"
+	"github.com/zopday/provisioner/internal/databases"
 	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/ledger"
 	"github.com/zopday/provisioner/internal/secrets"
+	"github.com/zopday/provisioner/internal/steps"
 )
+
+// openSQL opens the way to a datastore's logical databases.
+func openSQL(ctx context.Context, access cloud.SQLAccess) (steps.SQLServer, error) {
+	return databases.Open(ctx, access)
+}
 
 // logical keeps the rows of logical databases and connections in the ledger, and
 // what they authenticate with in the secret store.

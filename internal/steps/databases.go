@@ -96,7 +96,7 @@ func (s Set) syncDatabases(ctx context.Context, r *pipeline.Run) error {
 		}
 		return nil
 	case s.Logical == nil:
-		if len(spec.Databases) > 0 {
+		if len(spec.Databases) > 0 && r.Mode == pipeline.Apply {
 			return pipeline.Fatal("no-secret-store", "logical databases need the secret store, which is closed", "Give this server its key (ZOPDAY_SECRET_KEY), then retry.")
 		}
 		return nil
