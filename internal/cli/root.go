@@ -55,7 +55,7 @@ func (a *app) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	group("use", a.jobsCmd(), a.vmCmd(), a.databasesCmd(), a.connectionsCmd(), a.componentsCmd(), a.spacesCmd(), a.auditCmd())
+	group("use", a.jobsCmd(), a.vmCmd(), a.databasesCmd(), a.connectionsCmd(), a.componentsCmd(), a.spacesCmd(), a.remediateCmd(), a.schedulesCmd(), a.auditCmd())
 	group("serve", a.serveCmd(), a.sandboxCmd(), a.simCmd(), a.demoCmd())
 	group("more", a.configCmd(), a.loginCmd(), a.doctorCmd(), a.versionCmd())
 	root.RunE = noun
