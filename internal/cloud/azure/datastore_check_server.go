@@ -38,7 +38,7 @@ func (c *checker) server(ctx context.Context) ([]cloud.Check, error) {
 		return nil, err
 	}
 	info.Name = tried(c.r.Job, "", longestServer)
-	quota, err := c.serverQuota(ctx, o)
+	quota, err := c.serverQuota(ctx)
 	return append(append(out, names...), quota...), err
 }
 
@@ -159,7 +159,7 @@ func familyOf(class string) string {
 
 // serverQuota compares the server's vCPUs with what is left of them ("Quota Usages -
 // List"); MySQL has no such call.
-func (c *checker) serverQuota(ctx context.Context, o offers) ([]cloud.Check, error) {
+func (c *checker) serverQuota(ctx context.Context) ([]cloud.Check, error) {
 	const check = "vCPU quota"
 	info := c.ic.Datastore
 	if c.store.Engine != job.Postgres || info.Class == "" {
@@ -176,7 +176,7 @@ func (c *checker) serverQuota(ctx context.Context, o offers) ([]cloud.Check, err
 	var out []cloud.Check
 	for _, u := range usages {
 		name := value(value(u.Name).Value)
-		if !same(name, "cores") && !same(name, familyOf(info.Class)) {
+		if !slices.ContainsFunc([]string{"cores", "vCores", familyOf(info.Class)}, func(n string) bool { return same(n, name) }) {
 			continue
 		}
 		used, limit := value(u.CurrentValue), value(u.Limit)

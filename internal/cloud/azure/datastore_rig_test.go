@@ -5,6 +5,7 @@ import (
 
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/sim"
+	simazure "github.com/zopday/provisioner/internal/sim/azure"
 )
 
 // datastores is a rig for a datastore or cache job.
@@ -41,5 +42,13 @@ func (g *rig) steady(id string, metrics map[string]float64) {
 	g.Helper()
 	for name, v := range metrics {
 		g.world.SetMetric(sim.Metric{Cloud: "azure", Resource: id, Name: name, Base: v, Peak: v})
+	}
+}
+
+// invokeAs does as somebody else does, on a shelf of the simulation.
+func (g *rig) invokeAs(service, method, id string, body map[string]any) {
+	g.Helper()
+	if _, err := g.world.Invoke("azure", service, method, simazure.DefaultSubscription, "", map[string]any{"id": id, "body": body}); err != nil {
+		g.Fatalf("%s %s: %v", method, id, err)
 	}
 }
