@@ -34,4 +34,11 @@
 // Cloud.find looks a resource up by ID in all services, Cloud.children lists what lies in it, Cloud.usesOf who refers to it: any
 // {"id": …} in another resource is a reference. An object with an "id" and more members is a sub-resource: it is named as the
 // user. So a kind that keeps its references in its properties blocks the deletion of what it uses without further code.
+//
+// # Datastores and caches
+//
+// Behind flexible servers, Azure Managed Redis and Azure Cache for Redis stand the servers of [Options].Databases: databases.go opens
+// and closes them as the resources go through their states. What the API shows as the host name is where the server answers, with the
+// port behind it where the API has no member for that. Vaults answer their data plane under /keyvault/<name>/ of the same handler:
+// a client has to be told not to hold the host name against the audience of its token (DisableChallengeResourceVerification).
 package azure
