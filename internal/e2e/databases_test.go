@@ -56,7 +56,11 @@ func (r *rig) reach() job.Reach {
 }
 
 func openSQL(ctx context.Context, access cloud.SQLAccess) (steps.SQLServer, error) {
-	return databases.Open(ctx, access)
+	s, err := databases.Open(ctx, access)
+	if err != nil {
+		return nil, err // not a nil pointer in an interface
+	}
+	return s, nil
 }
 
 // masterKey is the key of every rig's secrets.

@@ -14,7 +14,11 @@ import (
 
 // openSQL opens the way to a datastore's logical databases.
 func openSQL(ctx context.Context, access cloud.SQLAccess) (steps.SQLServer, error) {
-	return databases.Open(ctx, access)
+	s, err := databases.Open(ctx, access)
+	if err != nil {
+		return nil, err // not a nil pointer in an interface
+	}
+	return s, nil
 }
 
 // logical keeps the rows of logical databases and connections in the ledger, and
