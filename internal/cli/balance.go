@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/zopday/provisioner/internal/client"
@@ -26,17 +27,16 @@ func (e *notBalanced) Error() string { return "the receipt does not add up: " + 
 func (a *app) balance(st *stage, owner string, r client.Receipt) (tally, error) {
 	t := tally{created: r.Created, removed: r.Removed, kept: r.Kept}
 	after := st.sim.Snapshot()
-	kept := map[string]bool{}
+	var kept []string
 	for _, o := range r.Objects {
 		if o.State == job.ObjectKept {
-			kept[o.ID] = true
+			kept = append(kept, o.ID)
 		}
 	}
 	var amiss []string
 	for _, k := range sortedKeys(after) {
-		id := k[strings.LastIndex(k, "/")+1:]
 		switch was, ok := st.before[k]; {
-		case !ok && !kept[id]:
+		case !ok && !stays(k, kept):
 			amiss = append(amiss, "left over: "+k)
 			t.left++
 		case ok && was != after[k]:
@@ -51,7 +51,7 @@ func (a *app) balance(st *stage, owner string, r client.Receipt) (tally, error) 
 		}
 	}
 	for _, o := range st.sim.Residue(owner) {
-		if id := o[strings.LastIndex(o, " ")+1:]; !kept[id] {
+		if !stays(o, kept) {
 			amiss = append(amiss, "carries this job's mark: "+o)
 		}
 	}
@@ -73,6 +73,15 @@ func (a *app) balance(st *stage, owner string, r client.Receipt) (tally, error) 
 		return t, &notBalanced{t.String()}
 	}
 	return t, nil
+}
+
+// stays reports whether an object, by the simulation's name for it, is one of those
+// that were kept: that name ends in the object's ID, or in an ARN that does.
+func stays(name string, kept []string) bool {
+	return slices.ContainsFunc(kept, func(id string) bool {
+		rest, ends := strings.CutSuffix(strings.ToLower(name), strings.ToLower(id))
+		return ends && (rest == "" || strings.ContainsAny(rest[len(rest)-1:], "/: "))
+	})
 }
 
 // firstChange is the first line in which two texts differ.
