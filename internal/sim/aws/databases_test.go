@@ -3,11 +3,16 @@ package aws
 import (
 	"context"
 	"fmt"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/rds"
@@ -152,5 +157,58 @@ func TestSecretsOfRequestsAreBlanked(t *testing.T) {
 		if strings.Contains(asText(o), "very-secret") {
 			t.Errorf("the object %s shows a secret", o.ID)
 		}
+	}
+}
+
+func mustAddr(t *testing.T, text string) netip.Addr {
+	t.Helper()
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestDatabasesAfterRestart: a world that was taken up again has its servers, with the endpoints of this process.
+func TestDatabasesAfterRestart(t *testing.T) {
+	dir, opt := t.TempDir(), immediate
+	start := func() (*sim.World, *notedDatabases, *rds.Client, func()) {
+		w, noted := sim.New(opt), newNoted()
+		w.Clock.Stop()
+		cloud := New(w, Options{Databases: noted})
+		stop, err := w.Persist(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv := httptest.NewServer(cloud)
+		cfg := awssdk.Config{Region: "us-east-1", BaseEndpoint: &srv.URL, Credentials: credentials.NewStaticCredentialsProvider("AKIAIOSFODNN7EXAMPLE", "secret", "")}
+		return w, noted, rds.NewFromConfig(cfg), func() {
+			srv.Close()
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	w, noted, c, stop := start()
+	in := dbInput("shop")
+	in.DBSubnetGroupName = nil // the default VPC
+	must(c.CreateDBInstance(t.Context(), in))(t)
+	w.Step(15 * time.Minute)
+	must(c.StopDBInstance(t.Context(), &rds.StopDBInstanceInput{DBInstanceIdentifier: in.DBInstanceIdentifier}))(t)
+	w.Step(15 * time.Minute)
+	must(c.DescribeDBInstances(t.Context(), &rds.DescribeDBInstancesInput{}))(t)
+	password := noted.only(t).Password
+	stop()
+	_, noted, c, stop = start()
+	defer stop()
+	if got := noted.took(); !slices.Equal(got, []string{"open", "stop"}) {
+		t.Errorf("after the restart the server was told %v", got)
+	}
+	if noted.only(t).Password != password || password == "" {
+		t.Error("the password was lost")
+	}
+	db := must(c.DescribeDBInstances(t.Context(), &rds.DescribeDBInstancesInput{DBInstanceIdentifier: in.DBInstanceIdentifier}))(t).DBInstances[0]
+	if *db.DBInstanceStatus != "stopped" || *db.Endpoint.Port != 40001 || *db.EngineVersion != "17.10" {
+		t.Errorf("taken up again: %s %+v", *db.DBInstanceStatus, db.Endpoint)
 	}
 }
