@@ -54,7 +54,11 @@ func (c *Cloud) ServeHTTP(rw http.ResponseWriter, hr *http.Request) {
 	r := c.newRequest(a, m, query)
 	r.HTTP, r.Params = hr, paramText(hr, body)
 	r.Touch(named(m)...)
-	c.serve(rw, hr, a, r, c.admit(r, body))
+	early := c.admit(r, body)
+	if a.reads != nil && a.reads(r) {
+		r.Mutating = false
+	}
+	c.serve(rw, hr, a, r, early)
 }
 
 // route finds the API and the method of a request.

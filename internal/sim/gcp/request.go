@@ -34,6 +34,8 @@ type api struct {
 	bodyField func(schemaName string) string
 	// claims says whether a path that several APIs have is this one's; nil means yes.
 	claims func(path string) bool
+	// reads says of a request that it changes nothing, whatever its method; nil means that the method tells.
+	reads func(r *request) bool
 	// ownPrefix: the paths of the API begin with its name.
 	ownPrefix bool
 	// always: the API cannot be disabled.

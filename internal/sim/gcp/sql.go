@@ -80,7 +80,7 @@ func newCloudSQL(c *Cloud) *cloudSQL {
 		"Backups.UpdateBackup": s.updateBackup,
 		"backupRuns.insert":    s.insertRun, "backupRuns.get": s.getRun, "backupRuns.list": s.listRuns, "backupRuns.delete": s.deleteRun,
 	}
-	c.add("sqladmin/v1", &api{service: "sqladmin", noStatus: true, listErrors: true, denied: sqlDenied, ops: ops})
+	c.add("sqladmin/v1", &api{service: "sqladmin", noStatus: true, listErrors: true, denied: sqlDenied, reads: onlyQueries, ops: ops})
 	c.hooks.producers = append(c.hooks.producers, s.producers)
 	c.hooks.producerBlocks = append(c.hooks.producerBlocks, s.blocks)
 	c.hooks.monitored = append(c.hooks.monitored, s.monitored)

@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -46,6 +47,23 @@ func (s *cloudSQL) executeSQL(r *request) (any, error) {
 		return nil, sqlInvalid("The result has more than %d rows.", limit)
 	}
 	return Doc{"results": []any{result(columns, rows[:min(limit, len(rows))], partial)}, "metadata": Doc{"sqlStatementExecutionTime": "0.004s"}}, nil
+}
+
+// changing are words by which a query changes something after all.
+var changing = regexp.MustCompile(`(?i)\b(into|pg_terminate_backend|pg_cancel_backend|set_config|setval|nextval|insert|update|delete|for\s+update)\b`)
+
+// onlyQueries says whether a call of executeSql runs queries alone.
+func onlyQueries(r *request) bool {
+	if r.method.ID != "instances.executeSql" {
+		return false
+	}
+	for s := range strings.SplitSeq(strings.Trim(str(r.Body, "sqlStatement"), "; \t\n"), ";") {
+		word, _, _ := strings.Cut(strings.ToUpper(strings.TrimSpace(s)), " ")
+		if (word != "SELECT" && word != "SHOW" && !strings.EqualFold(strings.TrimSpace(s), "set search_path to pg_catalog")) || changing.MatchString(s) {
+			return false
+		}
+	}
+	return true
 }
 
 func result(columns []string, rows [][]string, partial bool) Doc {

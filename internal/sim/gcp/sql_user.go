@@ -232,12 +232,12 @@ func (s *cloudSQL) updateUser(r *request) (any, error) {
 }
 
 func (s *cloudSQL) changeRoles(r *request, in *sqlInstance, u *sqlUser) {
-	want := r.Query["databaseRoles"]
-	if len(want) == 0 {
+	want, revoke := r.Query["databaseRoles"], r.Query.Get("revokeExistingRoles") == "true"
+	if len(want) == 0 && !revoke {
 		return
 	}
 	for _, role := range without(u.Roles, want) {
-		if r.Query.Get("revokeExistingRoles") != "true" {
+		if !revoke {
 			want = append(want, role)
 		} else if s.answers(in) {
 			// A role that the user does not have is no reason to stop.
