@@ -278,7 +278,11 @@ func (b *dataBuild) recordCache(ctx context.Context, id string) error {
 	if err != nil {
 		return plain(err)
 	}
+	asked := b.info.Version
 	describeCache(b.info, g, nodes)
+	if withinVersion(asked, b.info.Version) {
+		b.info.Version = asked // nodes have a part more than ElastiCache takes
+	}
 	if b.info.Host == "" {
 		return pipeline.Wait(5*time.Second, "the endpoint of %s to be known", id)
 	}

@@ -209,7 +209,7 @@ func (p *Provider) allCacheUsers(ctx context.Context) ([]ectypes.User, error) {
 	})
 }
 
-// markedUsers are the users that carry an owner's mark, but for those on their way out.
+// markedUsers are the users that carry an owner's mark, those on their way out too.
 func (p *Provider) markedUsers(ctx context.Context, owner string) ([]ectypes.User, error) {
 	all, err := p.allCacheUsers(ctx)
 	if err != nil {
@@ -217,7 +217,7 @@ func (p *Provider) markedUsers(ctx context.Context, owner string) ([]ectypes.Use
 	}
 	var out []ectypes.User
 	for _, u := range all {
-		if aws.ToString(u.UserId) == "default" || aws.ToString(u.Status) == "deleting" {
+		if aws.ToString(u.UserId) == "default" {
 			continue // every account has that one, and it takes no tags
 		}
 		who, err := p.cacheMark(ctx, aws.ToString(u.ARN))
@@ -238,6 +238,9 @@ func (b *dataBuild) sweepUsers(ctx context.Context) error {
 		return plain(err)
 	}
 	for _, u := range users {
+		if aws.ToString(u.Status) == "deleting" {
+			continue
+		}
 		_, err := b.cache.DeleteUser(ctx, &elasticache.DeleteUserInput{UserId: u.UserId})
 		if err := pipeline.Unless(plain(err), pipeline.NotFound, pipeline.Busy); err != nil {
 			return err

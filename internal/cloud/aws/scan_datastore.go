@@ -191,6 +191,9 @@ func (s *scan) cacheUsers(ctx context.Context) error {
 		return s.readable(ctx, kindCacheUser, err)
 	}
 	for _, u := range users {
+		if aws.ToString(u.Status) == "deleting" {
+			continue
+		}
 		s.found(kindCacheUser, aws.ToString(u.ARN), aws.ToString(u.UserId))
 	}
 	return nil
