@@ -171,7 +171,7 @@ func (p *Provider) RemoveSubnetGroup(ctx context.Context, r *pipeline.Run) error
 		return err
 	}
 	if r.WaitedFor("the producer to let go") <= producerPatience {
-		return pipeline.Wait(time.Minute, "Google's services to let go of network %s: they keep the connection for a while after the last instance is gone (%v)", base(network), err)
+		return pipeline.Wait(time.Minute, "Google's services to let go of network %s: they keep the connection for a while after the last instance is gone", base(network))
 	}
 	r.WaitOver("the producer to let go")
 	return pipeline.Fatal("connection-in-use", fmt.Sprintf("Google's services still hold the private connection of network %s, %s after the datastore was deleted: %v", base(network), producerPatience, err),
