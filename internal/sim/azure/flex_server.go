@@ -105,6 +105,7 @@ func (c *Cloud) serverDoomed(id string) {
 	why := e.doom(res)
 	if op := c.shelves[e.service].state.Operations[res.Operation]; op != nil && why != nil {
 		op.Status, op.Error = statusFailed, why
+		res.State = serverDisabled
 		c.drop(res)
 	}
 }
@@ -205,7 +206,7 @@ func (c *Cloud) serverRemoved(res *Resource) {
 		replica.Properties["replicationRole"] = "None"
 		delete(replica.Properties, "sourceServerResourceId")
 	}
-	if res.State == serverDropping {
+	if res.State != serverDisabled && res.State != flexPostgres.making { // it was one
 		c.noteDropped(e, res)
 	}
 	c.setSecret(e.service, res.ID, "")

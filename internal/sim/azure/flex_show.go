@@ -25,7 +25,25 @@ func (c *Cloud) showServer(r *request, res *Resource, body doc) {
 		return
 	}
 	c.showMySQL(r, res, p)
+	c.showIdentity(body.sub("identity"))
 	body["systemData"] = map[string]any{"createdAt": stamp(res.Created)}
+}
+
+// showIdentity completes the identities of a server.
+func (c *Cloud) showIdentity(identity doc) {
+	if identity == nil {
+		return
+	}
+	identity.def("principalId", "00000000-0000-0000-0000-000000000000")
+	identity.def("tenantId", c.opt.Tenant)
+	given := identity.sub("userAssignedIdentities")
+	for id := range given {
+		shown := doc{"principalId": "", "tenantId": c.opt.Tenant}
+		if res := c.find(id); res != nil {
+			shown["principalId"] = res.Properties.str("principalId")
+		}
+		given[id] = map[string]any(shown)
+	}
 }
 
 func (c *Cloud) showHA(e *flexEngine, res *Resource, ha doc) {

@@ -26,10 +26,15 @@ var logCategories = map[string][]string{
 	strings.ToLower(loadBalancerType):         {"LoadBalancerHealthEvent"},
 	"microsoft.network/networksecuritygroups": {"NetworkSecurityGroupEvent", "NetworkSecurityGroupRuleCounter"},
 	"microsoft.network/natgateways":           {"NatGatewayFlowlogsV1"},
+	strings.ToLower(postgresType):             {"PostgreSQLLogs", "PostgreSQLFlexSessions", "PostgreSQLFlexQueryStoreRuntime", "PostgreSQLFlexQueryStoreWaitStats", "PostgreSQLFlexTableStats", "PostgreSQLFlexDatabaseXacts"},
+	strings.ToLower(mysqlType):                {"MySqlSlowLogs", "MySqlAuditLogs", "MySqlErrorLogs"},
+	strings.ToLower(managedDatabaseType):      {"ConnectionEvents"},
+	strings.ToLower(oldCacheType):             {"ConnectedClientList", "MSEntraAuthenticationAuditLog"},
+	strings.ToLower(vaultType):                {"AuditEvent", "AzurePolicyEvaluationDetails"},
 }
 
 // auditCategories are those that the category group audit stands for.
-var auditCategories = []string{"kube-audit", "kube-audit-admin", "guard", "Audit", "DDoSProtectionNotifications"}
+var auditCategories = []string{"AuditEvent", "MySqlAuditLogs", "kube-audit", "kube-audit-admin", "guard", "Audit", "DDoSProtectionNotifications"}
 
 // addDiagnostics registers diagnostic settings and the categories that they may name.
 func (c *Cloud) addDiagnostics() {

@@ -65,8 +65,7 @@ func (c *Cloud) vaultData(r *request) (func() (answer, error), bool) {
 		return nil, false
 	}
 	segs := strings.Split(rest, "/")
-	r.Service, r.Operation = vaultService, r.method+" "+strings.Join(segs[1:min(len(segs), 2)], "")
-	r.Operation = secretOperation(r.method, segs[1:])
+	r.Service, r.Operation = vaultService, secretOperation(r.method, segs[1:])
 	return func() (answer, error) {
 		call := &vaultCall{request: r, segs: segs[1:]}
 		for _, res := range c.shelves[vaultService].sorted() {
