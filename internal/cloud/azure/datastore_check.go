@@ -63,9 +63,19 @@ func (c *checker) storeNames() map[string]int {
 }
 
 // free asks whether a global name is free, and gives up one that is not for the
-// next (failure kinds B4, B7). Names that the job has made are not asked about.
+// next (failure kinds B4, B7). One that can be seen where the job's own would be is
+// the job's, or somebody else's, which is said (B5).
 func (c *checker) free(ctx context.Context, check, path, typ string, name func() string) ([]cloud.Check, error) {
 	for {
+		x, err := read[struct{}](ctx, c.Provider, c.idIn(c.r, typ, name()))
+		switch {
+		case err == nil && x.Tags[job.MarkOwner] == c.r.Job.ID:
+			return []cloud.Check{passes(check, "%s is the job's", name())}, nil
+		case err == nil:
+			return []cloud.Check{fails(check, "name", fmt.Sprintf("%s exists already and is somebody else's", x.ID), "Rename or remove it, or give the job another name.")}, nil
+		case !pipeline.Is(err, pipeline.NotFound):
+			return c.or(ctx, check, "name", err)
+		}
 		var answer struct {
 			Free    *bool  `json:"nameAvailable"`
 			Reason  string `json:"reason"`
