@@ -74,7 +74,7 @@ var rules = map[string]rule{
 	"internal/provision": {
 		may: "internal/job internal/pipeline internal/ledger internal/db internal/access internal/audit " +
 			"internal/spaces/... internal/secrets internal/cloud internal/remediation internal/schedule internal/steps internal/bootstrap internal/components internal/kube",
-		tests: "internal/sim/... internal/cloud/... internal/reconciler internal/pgtest",
+		tests: "internal/sim/... internal/cloud/... internal/reconciler internal/databases internal/pgtest",
 	},
 	"internal/observe": {may: "internal/ledger internal/job internal/db", tests: "internal/pgtest"},
 	"internal/api": {

@@ -21,6 +21,7 @@ import (
 	"github.com/zopday/provisioner/internal/reconciler"
 	"github.com/zopday/provisioner/internal/sim"
 	simaws "github.com/zopday/provisioner/internal/sim/aws"
+	simdatabases "github.com/zopday/provisioner/internal/sim/databases"
 	"github.com/zopday/provisioner/internal/spaces"
 )
 
@@ -33,6 +34,7 @@ type lab struct {
 	t     *testing.T
 	ctx   context.Context
 	world *sim.World
+	file  string // the database
 }
 
 func newLab(t *testing.T) *lab {
@@ -44,9 +46,15 @@ func newLab(t *testing.T) *lab {
 func newLabAt(t *testing.T, configService string) *lab {
 	t.Helper()
 	w := sim.New(sim.Options{Seed: 3, TimeScale: pace})
-	server := httptest.NewServer(simaws.New(w, simaws.Options{}))
+	databases, err := simdatabases.New(simdatabases.Options{Caller: sim.KubeCaller{Inside: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(databases.Shutdown)
+	server := httptest.NewServer(simaws.New(w, simaws.Options{Databases: databases}))
 	t.Cleanup(server.Close)
-	d, err := db.Open(t.Context(), filepath.Join(t.TempDir(), "zopday.db"))
+	file := filepath.Join(t.TempDir(), "zopday.db")
+	d, err := db.Open(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +70,13 @@ func newLabAt(t *testing.T, configService string) *lab {
 		}
 	}
 	l := ledger.New(d, ledger.Options{})
-	clouds := cloudaws.New(cloudaws.Options{Pace: pace, LoadConfig: cloudaws.Static(server.URL, "AKIAIOSFODNN7EXAMPLE", "secret")})
-	rec := reconciler.New(reconciler.Config{Ledger: l, Clouds: clouds, Spaces: registrar, Poll: 20 * time.Millisecond, Observe: -1, Pace: pace})
+	clouds := cloudaws.New(cloudaws.Options{
+		Pace: pace, LoadConfig: cloudaws.Static(server.URL, "AKIAIOSFODNN7EXAMPLE", "secret"), Reach: job.Reach{Mode: job.ReachDirect}, DatabaseRoots: databases.CA(),
+	})
+	keep := openVault(t, l, d)
+	rec := reconciler.New(reconciler.Config{
+		Ledger: l, Clouds: clouds, Spaces: registrar, Poll: 20 * time.Millisecond, Observe: -1, Pace: pace, Logical: keep, SQL: openSQL, Places: registrar,
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- rec.Run(ctx) }()
@@ -74,7 +87,7 @@ func newLabAt(t *testing.T, configService string) *lab {
 		}
 	})
 	return &lab{
-		Service: New(Config{Ledger: l, Clouds: clouds, Spaces: registrar, Pace: pace}), t: t, world: w,
+		Service: New(Config{Ledger: l, Clouds: clouds, Spaces: registrar, Pace: pace, Logical: keep, SQL: openSQL}), t: t, world: w, file: file,
 		ctx: access.With(t.Context(), access.Principal{OrgID: "org1", Actor: "ana", Roles: []string{access.Admin}}),
 	}
 }
