@@ -157,6 +157,17 @@ func (p *postgres) join(ctx context.Context, op, role string) error {
 }
 
 func (p *postgres) dropDatabase(ctx context.Context, name string) error {
+	err := p.dropDatabaseNow(ctx, name)
+	if pipeline.Is(err, pipeline.Denied, pipeline.NotFound) {
+		// Refused because another worker has dropped it meanwhile?
+		if is, asked := p.ownerOf(ctx, "DropDatabase", name); asked == nil && is == "" {
+			return nil
+		}
+	}
+	return err
+}
+
+func (p *postgres) dropDatabaseNow(ctx context.Context, name string) error {
 	const op = "DropDatabase"
 	is, err := p.ownerOf(ctx, op, name)
 	if err != nil || is == "" {
@@ -205,11 +216,11 @@ func (p *postgres) setRole(ctx context.Context, role, password string) error {
 		return err
 	}
 	p.secrets = append(p.secrets, verifier)
-	rows, err := p.ask(ctx, op, "SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = "+pgLiteral(role))
+	there, err := p.hasRole(ctx, op, role)
 	if err != nil {
 		return err
 	}
-	if len(rows) == 0 {
+	if !there {
 		err := p.change(ctx, op, maintenance, "CREATE ROLE "+pgIdent(role)+" LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS PASSWORD "+pgLiteral(verifier))
 		if !pipeline.Is(err, pipeline.Exists) { // made in between, by a try whose answer was lost
 			return err
@@ -255,10 +266,25 @@ func (p *postgres) strip(ctx context.Context, op, role string) error {
 	return p.change(ctx, op, maintenance, statements...)
 }
 
-func (p *postgres) dropRole(ctx context.Context, role, database, owner string) error {
-	const op = "DropRole"
+func (p *postgres) hasRole(ctx context.Context, op, role string) (bool, error) {
 	rows, err := p.ask(ctx, op, "SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = "+pgLiteral(role))
-	if err != nil || len(rows) == 0 {
+	return len(rows) > 0, err
+}
+
+func (p *postgres) dropRole(ctx context.Context, role, database, owner string) error {
+	err := p.dropRoleNow(ctx, role, database, owner)
+	if pipeline.Is(err, pipeline.Denied, pipeline.NotFound) {
+		// As with databases: what is gone needs no rights.
+		if there, asked := p.hasRole(ctx, "DropRole", role); asked == nil && !there {
+			return nil
+		}
+	}
+	return err
+}
+
+func (p *postgres) dropRoleNow(ctx context.Context, role, database, owner string) error {
+	const op = "DropRole"
+	if there, err := p.hasRole(ctx, op, role); err != nil || !there {
 		return err
 	}
 	if err := p.join(ctx, op, role); err != nil {

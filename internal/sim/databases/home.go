@@ -79,12 +79,19 @@ func newEngine(name string, h home) engine {
 	}
 }
 
+// PostgresVariable names the environment variable with the path of the PostgreSQL server to run,
+// initdb beside it, instead of the newest that this machine has.
+const PostgresVariable = "ZOPDAY_POSTGRES_BINARY"
+
 // binaryOf finds a server's binary; Debian keeps PostgreSQL's and MariaDB's off the PATH.
 func binaryOf(engine string) (string, error) {
 	var places []string
 	var install string
 	switch engine {
 	case "postgres":
+		if path := os.Getenv(PostgresVariable); path != "" {
+			return exec.LookPath(path)
+		}
 		found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres") // the pattern is good
 		slices.SortFunc(found, func(a, b string) int { return majorOf(b) - majorOf(a) })
 		places, install = append(found, "postgres"), "postgresql"
@@ -145,7 +152,7 @@ func randomWord() (string, error) {
 }
 
 // ways lets the server's user get through the folders above its own: those that are ours are
-// opened for it, and one that is not and is closed is an error that says so.
+// opened for it, and one that is not ours, and is closed, is an error that says so.
 func (h *home) ways(who *syscall.Credential) error {
 	if who == nil {
 		return nil
@@ -157,7 +164,7 @@ func (h *home) ways(who *syscall.Credential) error {
 		}
 		switch {
 		case info.Mode()&0o001 != 0:
-		case slices.Contains(h.ours, at):
+		case slices.Contains(h.ours, at), strings.HasPrefix(at, filepath.Clean(os.TempDir())+"/"):
 			if err := os.Chmod(at, info.Mode().Perm()|0o011); err != nil {
 				return err
 			}

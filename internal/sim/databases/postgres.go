@@ -141,6 +141,11 @@ func (p *postgres) apply(ctx context.Context, spec sim.DatabaseServer) error {
 		if err := p.setUser(ctx, spec, sim.DatabaseUser{Name: spec.Admin, Password: spec.Password, Roles: adminRoles(spec)}); err != nil {
 			return err
 		}
+		if spec.AdminRole != "" {
+			if err := p.exec(ctx, "", "GRANT "+ident(spec.AdminRole)+" TO "+ident(spec.Admin)+" WITH ADMIN OPTION"); err != nil {
+				return err
+			}
+		}
 		// The database that everybody has is the administrator's, as at the clouds.
 		if err := p.exec(ctx, "", "ALTER ROLE "+ident(spec.Admin)+" CREATEDB CREATEROLE; ALTER DATABASE postgres OWNER TO "+ident(cmp.Or(spec.AdminRole, spec.Admin))); err != nil {
 			return err
@@ -203,6 +208,13 @@ func (p *postgres) setUser(ctx context.Context, spec sim.DatabaseServer, u sim.D
 	}
 	if err := p.ensureRole(ctx, u.Name, options); err != nil {
 		return err
+	}
+	if spec.Admin != "" && spec.Admin != u.Name {
+		// From 16 on CREATEROLE alone is for roles that one has made oneself.
+		if err := p.exec(ctx, "", "DO $$ BEGIN IF current_setting('server_version_num')::int >= 160000 THEN EXECUTE "+
+			literal("GRANT "+ident(u.Name)+" TO "+ident(spec.Admin)+" WITH ADMIN TRUE, INHERIT FALSE, SET FALSE")+"; END IF; END $$"); err != nil {
+			return err
+		}
 	}
 	for _, role := range u.Roles {
 		if role == "" || role == u.Name {
