@@ -82,6 +82,12 @@ func TestManagedRedis(t *testing.T) {
 		t.Error("the key is not the password")
 	}
 	t.Run("endpoint", func(t *testing.T) { g.redisEndpoint(t, p, cluster, db, held) })
+	t.Run("removal", func(t *testing.T) { g.redisRemoval(t, p, cluster, db, held) })
+}
+
+// redisRemoval: a cluster goes with its database and whom it admits.
+func (g *rig) redisRemoval(t *testing.T, p *replayer, cluster, db string, held *heldServers) {
+	const v = "?api-version=2025-07-01"
 	if s, code, _ := p.code("PUT", db+"/accessPolicyAssignments/app"+v, doc{"properties": map[string]any{"accessPolicyName": "default", "user": map[string]any{"objectId": "11111111-1111-4111-8111-111111111111"}}}); s != 201 {
 		t.Errorf("access policy: %d %s", s, code)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/zopday/provisioner/internal/sim"
 )
@@ -19,6 +20,8 @@ var nobody = sim.DatabaseEndpoint{Host: "127.0.0.1", Port: 1}
 type databaseServers struct {
 	cloud *Cloud
 	open  map[string]*openServer // by lower-case resource ID
+	// lag is how old the view of what is in a server may be.
+	lag time.Duration
 }
 
 // An openServer is what was last said of a server.
@@ -27,10 +30,24 @@ type openServer struct {
 	said        sim.DatabaseServer
 	at          sim.DatabaseEndpoint
 	stopped     bool
+	changed     time.Time // by the control plane, in real time
 }
 
 func newDatabaseServers(c *Cloud) *databaseServers {
-	return &databaseServers{cloud: c, open: map[string]*openServer{}}
+	return &databaseServers{cloud: c, open: map[string]*openServer{}, lag: 1500 * time.Millisecond}
+}
+
+// changed notes that the control plane has changed what is in a server.
+func (s *databaseServers) changed(id string) {
+	if o := s.open[key(id)]; o != nil {
+		o.changed = time.Now()
+	}
+}
+
+// caughtUp says whether the view of what is in a server is younger than the last change of the control plane.
+func (s *databaseServers) caughtUp(id string) bool {
+	o := s.open[key(id)]
+	return o != nil && time.Since(o.changed) >= s.lag
 }
 
 // resume opens the servers of a service whose saved state was taken up.

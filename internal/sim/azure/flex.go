@@ -153,10 +153,10 @@ func (c *Cloud) addEngine(e *flexEngine) {
 		views: map[string]func(*request, *Resource) (answer, error){"replicas": c.listReplicas}}))
 	c.addKind(kindFor("databases", &kind{title: "Databases", name: childName, put: c.putDatabase, remove: c.removeDatabase, settled: c.databaseSettled, removed: c.databaseRemoved,
 		guard: c.childIdle, refresh: c.refreshDatabases}))
-	c.addKind(kindFor("firewallRules", &kind{title: "FirewallRules", name: childName, put: c.putFirewallRule, remove: c.removeChild("DropServerFirewallRulesManagementOperation", 60), guard: c.childIdle}))
+	c.addKind(kindFor("firewallRules", &kind{title: "FirewallRules", name: childName, put: c.putFirewallRule, remove: c.removeChild("DropServerFirewallRulesManagementOperation"), guard: c.childIdle}))
 	c.addKind(kindFor("configurations", &kind{title: "Configurations", put: c.putConfiguration, settled: c.configurationSettled, computed: c.defaultConfiguration, guard: c.configurationIdle,
 		remove: func(r *request, _ *Resource) (outcome, error) { return outcome{}, methodNotAllowed(r) }, show: c.showConfiguration}))
-	c.addKind(kindFor("administrators", &kind{title: "Administrators", put: c.putAdministrator, remove: c.removeChild("DropActiveDirectoryAdministratorManagementOperation", 60), guard: c.childIdle}))
+	c.addKind(kindFor("administrators", &kind{title: "Administrators", put: c.putAdministrator, remove: c.removeChild("DropActiveDirectoryAdministratorManagementOperation"), guard: c.childIdle}))
 	c.addKind(kindFor("backups", &kind{title: "Backups", name: childName, put: c.putBackup, remove: c.removeBackup, settled: c.backupSettled, guard: c.childIdle, noBody: true}))
 	if e == flexMySQL {
 		c.addKind(kindFor("backupsV2", &kind{title: "LongRunningBackups", name: childName, put: c.putBackup, settled: c.backupSettled, guard: c.childIdle, noBody: true, show: showLongBackup,

@@ -53,6 +53,7 @@ func (e *flexEngine) reservedDatabases() []string {
 func (c *Cloud) databaseSettled(_ *Operation, res *Resource) {
 	if server := c.serverOf(res.ID); server != nil && c.opt.Databases != nil {
 		c.opt.Databases.CreateDatabase(server.ID, res.Name)
+		c.databases.changed(server.ID)
 	}
 }
 
@@ -70,13 +71,14 @@ func (c *Cloud) databaseRemoved(res *Resource) {
 		return
 	}
 	c.opt.Databases.DropDatabase(server.ID, res.Name)
+	c.databases.changed(server.ID)
 }
 
 // refreshDatabases takes over what SQL has made and dropped: the control plane lists what is in the server.
 func (c *Cloud) refreshDatabases(r *request) {
 	parent, nested := r.id.parent()
 	server := c.find(parent.String())
-	if !nested || server == nil || c.opt.Databases == nil || server.State != serverReady {
+	if !nested || server == nil || c.opt.Databases == nil || server.State != serverReady || !c.databases.caughtUp(server.ID) {
 		return
 	}
 	names, _, ok := c.opt.Databases.Names(server.ID)
@@ -114,9 +116,9 @@ func (c *Cloud) putFirewallRule(_ *request, now, _ *Resource) (outcome, error) {
 }
 
 // removeChild deletes what nothing depends on.
-func (c *Cloud) removeChild(operation string, retryAfter int) func(*request, *Resource) (outcome, error) {
+func (c *Cloud) removeChild(operation string) func(*request, *Resource) (outcome, error) {
 	return func(_ *request, res *Resource) (outcome, error) {
-		return c.working(operation, retryAfter, c.pace(8*time.Second, 30*time.Second, "delete "+res.ID)), nil
+		return c.working(operation, 60, c.pace(8*time.Second, 30*time.Second, "delete "+res.ID)), nil
 	}
 }
 

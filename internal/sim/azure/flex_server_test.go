@@ -62,7 +62,7 @@ func TestRealPostgres(t *testing.T) {
 	if _, err := query(testPassword, "create database by_sql"); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(1100 * time.Millisecond) // what is in a server is looked up once a second
+	time.Sleep(1600 * time.Millisecond) // what is in a server is looked up once a second
 	var names []string
 	for pages := dbs.NewListByServerPager("rg", "db1", nil); pages.More(); {
 		for _, d := range must(pages.NextPage(g.ctx))(t).Value {

@@ -96,7 +96,6 @@ func (c *Cloud) showMySQL(r *request, res *Resource, p doc) {
 	if r.version < "2023-12" {
 		return
 	}
-	p.def("databasePort", c.databases.endpoint(res.ID).Port)
 	p["databasePort"] = c.databases.endpoint(res.ID).Port
 	p["fullVersion"] = map[string]string{"5.7": "5.7.44", "8.0.21": "8.0.44", "8.4": "8.4.6"}[p.str("version")]
 	p.sub("backup").def("backupIntervalHours", 24)

@@ -99,7 +99,7 @@ func (h *heldServers) of(id string) (sim.DatabaseServer, bool) {
 // withServers gives a rig servers.
 func (g *rig) withServers() *heldServers {
 	h := newHeldServers()
-	g.cloud.opt.Databases = h
+	g.cloud.opt.Databases, g.cloud.databases.lag = h, 0
 	return h
 }
 

@@ -7,12 +7,11 @@ import (
 )
 
 // deletedBundle is a secret that can be recovered for a while.
-func (c *Cloud) deletedBundle(call *vaultCall, s *vaultSecret, withValue bool) map[string]any {
-	out := call.bundle(s.Name, s.Versions[len(s.Versions)-1], withValue)
+func (call *vaultCall) deletedBundle(s *vaultSecret) map[string]any {
+	out := call.bundle(s.Name, s.Versions[len(s.Versions)-1], false)
 	out["recoveryId"] = call.base + vaultPrefix + strings.ToLower(call.vault.Name) + "/deletedsecrets/" + s.Name
 	out["deletedDate"] = s.Deleted.Unix()
 	out["scheduledPurgeDate"] = s.Deleted.Add(time.Duration(call.vault.Properties.num("softDeleteRetentionInDays")) * 24 * time.Hour).Unix()
-	delete(out, "value")
 	return out
 }
 
@@ -23,7 +22,7 @@ func (c *Cloud) deleteVaultSecret(call *vaultCall, name string) (answer, error) 
 	}
 	s.Deleted = c.World.Now()
 	c.keepSecrets(call.vault.ID, all)
-	return plain(c.deletedBundle(call, s, false)), nil
+	return plain(call.deletedBundle(s)), nil
 }
 
 func (c *Cloud) listVaultSecrets(call *vaultCall, _ string) (answer, error) {
@@ -36,7 +35,7 @@ func (c *Cloud) listVaultSecrets(call *vaultCall, _ string) (answer, error) {
 			b["id"] = call.secretID(s.Name, "")
 			all = append(all, b)
 		case !s.Deleted.IsZero() && call.segs[0] == "deletedsecrets":
-			all = append(all, c.deletedBundle(call, s, false))
+			all = append(all, call.deletedBundle(s))
 		}
 	}
 	return call.page(all, "$skiptoken")
@@ -56,7 +55,7 @@ func (c *Cloud) getDeletedSecret(call *vaultCall, name string) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return plain(c.deletedBundle(call, s, false)), nil
+	return plain(call.deletedBundle(s)), nil
 }
 
 func (c *Cloud) purgeDeletedSecret(call *vaultCall, name string) (answer, error) {
