@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/reconciler"
 	"github.com/zopday/provisioner/internal/sim"
 )
 
@@ -93,7 +95,7 @@ func (r *rig) pools(subject *job.Job) map[string]job.PoolState {
 
 var whatMoves = cmpopts.IgnoreFields(job.PoolState{}, "Busy", "Settling")
 
-// again looks at the subject as the ledger has it.
+// of is a job as the ledger has it.
 func (r *rig) of(id string) *job.Job {
 	r.t.Helper()
 	j, err := r.ledger.Get(r.t.Context(), org, id)
@@ -350,20 +352,12 @@ func TestRemediationHalfDone(t *testing.T) {
 	}
 }
 
-// TestRemediationRefuses: Azure's system pool, an adopted pool, a pool that is not
-// there, a subject that is torn down.
+// TestRemediationRefuses: an adopted pool, and a subject that is torn down. With
+// leave, an adopted pool is paused like any other.
 func TestRemediationRefuses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sim.Options{Seed: 16})
 	r.start()
-	made := r.vm("shop-prod", plain)
-	made = r.await(job.Completed)
-	ids := made.Pools()[0].Instances
-	spec, err := json.Marshal(map[string]any{"adopt": map[string]any{"ids": ids}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = spec
 	refused := func(subject *job.Job, code string, change ...func(*job.RemediationSpec)) {
 		t.Helper()
 		since := r.lastEntry()
@@ -375,12 +369,96 @@ func TestRemediationRefuses(t *testing.T) {
 			t.Errorf("%s: refused, and yet changed: %+v", code, m)
 		}
 	}
-	r.jobID = made.ID
+	made := r.vm("shop-prod", plain).ID
+	r.await(job.Completed)
+
+	// Somebody else's VM.
+	image := r.of(made).Config.InfraConfig.ImageID
+	subnet := r.of(made).Config.InfraConfig.PrivateSubnetIDs[0]
+	out, err := r.world.Invoke("aws", "ec2", "RunInstances", "123456789012", region, map[string]any{"ImageId": image, "InstanceType": "t3.micro", "MinCount": 1, "MaxCount": 1, "SubnetId": subnet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.world.Step(2 * time.Minute)
+	id := instanceID.FindString(fmt.Sprintf("%+v", encoded(t, out)))
+	r.job(job.VM, "theirs", fmt.Sprintf(`{"adopt":{"ids":[%q]}}`, id), func(j *job.Job) { j.Mode = job.ModeAdopt })
+	theirs := r.await(job.Completed)
+	refused(theirs, "adopted")
+	allowed := func(s *job.RemediationSpec) { s.AllowAdopted = true }
+	r.remediate(theirs, job.ActionPause, allowed)
+	r.await(job.Completed)
+	if s := r.pools(theirs)["vms"]; s.Running != 0 {
+		t.Errorf("allowed, and yet: %+v", s)
+	}
+	r.remediate(theirs, job.ActionResume, allowed)
+	r.await(job.Completed)
+
+	r.call("ec2", "TerminateInstances", map[string]any{"InstanceId": []any{id}}) // it would hold the subnet
+	r.jobID = made
 	r.move(job.Delete, "")
 	r.await(job.Cancelled)
-	refused(r.of(made.ID), "subject-gone")
-	if slices.ContainsFunc(r.world.Books(sim.BookFilter{Since: r.lastEntry() - 5}), func(e sim.Entry) bool { return e.Operation == "StopInstances" }) {
-		t.Error("something was stopped")
+	refused(r.of(made), "subject-gone")
+}
+
+var instanceID = regexp.MustCompile(`i-[0-9a-f]{17}`)
+
+func encoded(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
 	}
-	_ = time.Second
+	return string(b)
+}
+
+// TestRemediationSeen: what is paused shows so in the job that made it, once the
+// observer has looked; and Azure's system pool is named and never emptied.
+func TestRemediationSeen(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sim.Options{Seed: 17})
+	r.start(func(w *worker) { w.conf = func(c *reconciler.Config) { c.Observe = time.Second } })
+	made := r.vm("shop-prod", plain).ID
+	subject := r.await(job.Completed)
+	r.remediate(subject, job.ActionPause)
+	r.await(job.Completed)
+	states := func() (out []job.VMState) {
+		for _, vm := range r.of(made).Config.InfraConfig.VMs {
+			out = append(out, vm.State)
+		}
+		return out
+	}
+	become := func(want job.VMState) {
+		t.Helper()
+		deadline := time.Now().Add(time.Minute)
+		for !slices.Equal(states(), []job.VMState{want, want}) {
+			if time.Now().After(deadline) {
+				t.Fatalf("the VMs show as %v, not %s", states(), want)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	become(job.VMStopped)
+	r.remediate(subject, job.ActionResume)
+	r.await(job.Completed)
+	become(job.VMReady)
+}
+
+func TestRemediationSystemPool(t *testing.T) {
+	t.Parallel()
+	r := newRigAt(t, job.Azure, sim.Options{Seed: 18})
+	r.start()
+	r.job(job.Cluster, "shop-prod", twoNodes)
+	subject := r.await(job.Completed)
+	since := r.lastEntry()
+	r.remediate(subject, job.ActionPause, func(s *job.RemediationSpec) { s.Pool = job.SystemPool })
+	if j := r.await(job.Failed); j.Error.Code != "system-pool" || !strings.Contains(j.Error.Message, "cannot go to 0") {
+		t.Errorf("%+v", j.Error)
+	}
+	r.remediate(subject, job.ActionPause, func(s *job.RemediationSpec) { s.Pool = "nothing" })
+	if j := r.await(job.Failed); j.Error.Code != "no-such-pool" || !strings.Contains(j.Error.Hint, "workers") {
+		t.Errorf("%+v", j.Error)
+	}
+	if m := r.mutating(since); len(m) > 0 {
+		t.Errorf("refused, and yet changed: %+v", m)
+	}
 }
