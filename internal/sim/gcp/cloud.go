@@ -76,6 +76,7 @@ type Cloud struct {
 	sql       *cloudSQL
 	secrets   *secretManager
 	policies  *connectionPolicies
+	redis     *memorystoreRedis
 
 	// policyMember refuses a member of a policy that does not exist (IAM).
 	policyMember func(member string) *Error

@@ -22,7 +22,7 @@ func (c *Cloud) addServices() {
 	c.container = newContainer(c)
 	c.sql = newCloudSQL(c)
 	c.secrets = newSecretManager(c)
-	newMemorystoreRedis(c)
+	c.redis = newMemorystoreRedis(c)
 	c.policies = newConnectionPolicies(c)
 	newMemorystoreValkey(c)
 	newCloudMonitoring(c)

@@ -27,7 +27,7 @@ func (s *cloudSQL) fill(in *sqlInstance) {
 	d["upgradableDatabaseVersions"] = upgradable(at)
 	gemini := Doc{"activeQueryEnabled": false, "entitled": false, "indexAdvisorEnabled": false}
 	if in.postgres() {
-		gemini["googleVacuumMgmtEnabled"], gemini["oomSessionCancelEnabled"] = false, false
+		gemini["googleVacuumMgmtEnabled"], gemini["oomSessionCancelEnabled"] = false, true
 		d["includeReplicasForMajorVersionUpgrade"] = false
 	} else {
 		gemini["flagRecommenderEnabled"] = true
@@ -61,13 +61,13 @@ func (s *cloudSQL) fillSettings(in *sqlInstance) {
 	st := in.settings()
 	plus := str(st, "edition") == enterprisePlus
 	st["kind"] = "sql#settings"
+	if strings.HasPrefix(str(st, "tier"), "db-c4a-") {
+		setDefault(st, "dataDiskSizeGb", "20")
+	}
 	for k, v := range (Doc{"activationPolicy": "ALWAYS", "authorizedGaeApplications": []any{}, "availabilityType": "ZONAL", "connectorEnforcement": "NOT_REQUIRED",
 		"dataDiskSizeGb": "10", "dataDiskType": "PD_SSD", "deletionProtectionEnabled": false, "pricingPlan": "PER_USE", "replicationType": "SYNCHRONOUS", "settingsVersion": "1",
 		"storageAutoResize": true, "storageAutoResizeLimit": "0"}) {
 		setDefault(st, k, v)
-	}
-	if strings.HasPrefix(str(st, "tier"), "db-c4a-") {
-		st["dataDiskType"] = "HYPERDISK_BALANCED"
 	}
 	if in.postgres() {
 		setDefault(st, "replicationLagMaxSeconds", float64(31536000))
@@ -88,7 +88,6 @@ func (s *cloudSQL) fillSettings(in *sqlInstance) {
 	}
 	setDefault(ip, "sslMode", "ALLOW_UNENCRYPTED_AND_ENCRYPTED")
 	ip["requireSsl"] = str(ip, "sslMode") == "TRUSTED_CLIENT_CERTIFICATE_REQUIRED"
-	setDefault(ip, "serverCaMode", "GOOGLE_MANAGED_INTERNAL_CA")
 	if n := str(ip, "privateNetwork"); n != "" {
 		ip["privateNetwork"] = orText(s.cloud.pathOfLink(in.project(), n), n)
 	}
@@ -130,14 +129,19 @@ func (s *cloudSQL) fillBackups(in *sqlInstance, plus bool) {
 	setDefault(keep, "retainedBackups", retained)
 	setDefault(keep, "retentionUnit", "COUNT")
 	setDefault(b, "transactionLogRetentionDays", days)
-	b["backupTier"], b["transactionalLogStorageState"] = "STANDARD", "TRANSACTIONAL_LOG_STORAGE_STATE_UNSPECIFIED"
+	b["transactionalLogStorageState"] = "TRANSACTIONAL_LOG_STORAGE_STATE_UNSPECIFIED"
+	if plus || in.postgres() {
+		b["backupTier"] = "STANDARD"
+	}
 	if truth(b, pitr) {
 		b["transactionalLogStorageState"] = "CLOUD_STORAGE"
-		if in.postgres() {
-			b["replicationLogArchivingEnabled"] = true
-		}
+	}
+	if v, said := b["pointInTimeRecoveryEnabled"]; said && in.postgres() {
+		b["replicationLogArchivingEnabled"] = v
+		delete(b, "binaryLogEnabled")
 	} else {
 		delete(b, "replicationLogArchivingEnabled")
+		delete(b, "pointInTimeRecoveryEnabled")
 	}
 }
 

@@ -43,11 +43,10 @@ func (s *cloudSQL) insert(r *request) (any, error) {
 	if str(in.settings(), "availabilityType") == "REGIONAL" {
 		takes += sqlRegionalMore
 	}
-	opType := "CREATE"
-	if str(doc, "masterInstanceName") != "" {
-		opType = "CREATE_REPLICA"
+	if m := str(doc, "masterInstanceName"); m != "" {
+		return s.shownOperation(s.start(r, in, "CREATE_REPLICA", path, takes, Doc{"primary": m})), nil
 	}
-	return s.shownOperation(s.start(r, in, opType, path, takes, nil)), nil
+	return s.shownOperation(s.start(r, in, "CREATE", path, takes, nil)), nil
 }
 
 // nameFree refuses a name that is taken. That of a deleted instance can be used at once ("Delete instances", Cloud SQL); the fault
@@ -270,9 +269,7 @@ func (s *cloudSQL) created(in *sqlInstance) {
 	if str(in.settings(), "activationPolicy") == "NEVER" {
 		in.Doc["state"] = sqlStopped
 	}
-	if str(in.Doc, "masterInstanceName") == "" {
-		s.firstContents(in)
-	}
+	s.firstContents(in)
 	s.serve(in)
 	if truth(sub(in.settings(), "backupConfiguration"), "enabled") {
 		s.backUp(in, "AUTOMATED", "")

@@ -1,7 +1,6 @@
 package gcp
 
 import (
-	"strings"
 	"time"
 
 	"github.com/zopday/provisioner/internal/sim"
@@ -36,6 +35,9 @@ const (
 	sqlStartsAfter   = 2 * time.Second
 	sqlServerWaits   = 3 * time.Second // until it is looked again whether the server behind is ready
 )
+
+// creates says whether an operation makes an instance.
+func (op *sqlOperation) creates() bool { return op.Type == "CREATE" || op.Type == "CREATE_REPLICA" }
 
 // start begins an operation on an instance.
 func (s *cloudSQL) start(r *request, in *sqlInstance, opType, link string, takes time.Duration, args Doc) *sqlOperation {
@@ -72,7 +74,7 @@ func (s *cloudSQL) advance(op *sqlOperation, kind string) {
 		s.begin(op)
 		return
 	}
-	if in := s.st.Instances[op.Instance]; in != nil && op.Type == "CREATE" && !s.serverReady(in) {
+	if in := s.st.Instances[op.Instance]; in != nil && op.creates() && !s.serverReady(in) {
 		s.cloud.after(sqlServerWaits, "sqladmin", "done", op.Path)
 		return
 	}
@@ -82,7 +84,7 @@ func (s *cloudSQL) advance(op *sqlOperation, kind string) {
 // begin is what an operation does first: a new instance gets its place in the network, and its server is started.
 func (s *cloudSQL) begin(op *sqlOperation) {
 	in := s.st.Instances[op.Instance]
-	if in == nil || op.Type != "CREATE" || op.Status == opDone {
+	if in == nil || !op.creates() || op.Status == opDone {
 		return
 	}
 	if message := s.place(in); message != "" {
@@ -134,7 +136,7 @@ func (s *cloudSQL) fail(op *sqlOperation, code, message string) {
 	s.end(op, in)
 	switch {
 	case in == nil:
-	case strings.HasPrefix(op.Type, "CREATE") && op.Link == in.Path:
+	case op.creates():
 		in.Doc["state"] = sqlFailed
 		s.serve(in)
 	case op.Type == "DELETE":
@@ -179,6 +181,9 @@ func (s *cloudSQL) shownOperation(op *sqlOperation) Doc {
 	instance := "projects/" + op.Project + "/instances/" + lastPart(op.Instance)
 	d := Doc{"kind": "sql#operation", "name": lastPart(op.Path), "operationType": op.Type, "status": op.Status, "user": op.User, "insertTime": sqlTime(op.Begun),
 		"selfLink": sqlRoot + op.Path, "targetProject": op.Project, "targetId": lastPart(op.Instance), "targetLink": sqlRoot + orText(op.Link, instance)}
+	if m := str(op.Args, "primary"); m != "" { // the target of the creation of a replica is its primary
+		d["targetId"], d["targetLink"] = m, sqlRoot+"projects/"+op.Project+"/instances/"+m
+	}
 	if !op.Started.IsZero() {
 		d["startTime"] = sqlTime(op.Started)
 	}

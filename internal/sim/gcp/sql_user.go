@@ -274,6 +274,9 @@ func (s *cloudSQL) deleteUser(r *request) (any, error) {
 	if err := s.idle(in); err != nil {
 		return nil, err
 	}
+	if !in.postgres() && u.First && r.Query.Get("host") != "%" {
+		return nil, sqlInvalid("Error 1396: Operation DROP USER failed for '%s'@'%s'.", name, r.Query.Get("host"))
+	}
 	if in.postgres() && s.answers(in) {
 		_, rows, err := s.query(in, "postgres", in.admin(), in.Root, "SELECT coalesce(b.datname, ''), count(*) FROM pg_shdepend d JOIN pg_roles r ON r.oid = d.refobjid LEFT JOIN pg_database b ON b.oid = d.dbid "+
 			"WHERE d.refclassid = 'pg_authid'::regclass AND d.deptype IN ('o', 'a') AND r.rolname = "+sqlText(name)+" GROUP BY 1 ORDER BY 1")
