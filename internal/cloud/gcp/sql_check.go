@@ -31,7 +31,7 @@ func (k *datastoreChecker) version(ctx context.Context) error {
 	}
 	out, err := send(ctx, k.p.data.sql.Flags.List())
 	if err != nil {
-		k.info.Version = k.spec.Version
+		k.info.Version = or(k.spec.Version, newestSupported(knownVersions(k.info.Engine), k.info.Engine, k.r.Now()))
 		return k.unchecked(ctx, check, field, err)
 	}
 	offered := offeredVersions(out.Items, k.info.Engine)
@@ -65,6 +65,19 @@ func offeredVersions(flags []*sqladmin.Flag, e job.Engine) []string {
 	}
 	slices.SortFunc(out, compareVersions)
 	return slices.Compact(out)
+}
+
+// knownVersions are the versions of an engine whose support is known, the oldest
+// first: what is gone by where the cloud cannot be asked.
+func knownVersions(e job.Engine) []string {
+	var out []string
+	for v := range sqlSupport {
+		if of, version := engineOf(v); of == e {
+			out = append(out, version)
+		}
+	}
+	slices.SortFunc(out, compareVersions)
+	return out
 }
 
 func supportedUntil(e job.Engine, version string) string {
@@ -117,6 +130,7 @@ func (k *datastoreChecker) class(ctx context.Context) error {
 	out, err := send(ctx, k.p.data.sql.Tiers.List(k.p.project))
 	if err != nil {
 		k.info.Class = want
+		k.info.VCPUs, k.info.MemoryGiB = tierSize(want, nil)
 		return k.unchecked(ctx, check, field, err)
 	}
 	if !offersTier(out.Items, want, k.p.region) {
