@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"database/sql"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -15,11 +16,14 @@ import (
 
 	sqldriver "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/databases"
 	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/kube"
 	"github.com/zopday/provisioner/internal/ledger"
 	"github.com/zopday/provisioner/internal/secrets"
 	"github.com/zopday/provisioner/internal/sim"
@@ -246,4 +250,101 @@ func (l login) run(ctx context.Context, database, statement string) error {
 	defer conn.Close()
 	_, err = conn.ExecContext(ctx, statement)
 	return err
+}
+
+// TestConnectionInASpace keeps the credentials of a connection in a Secret of a
+// cluster: made with it, current after a rotation, gone with it; one of somebody else
+// by that name is not touched.
+func TestConnectionInASpace(t *testing.T) {
+	t.Parallel()
+	r := newRigAt(t, job.AWS, sim.Options{Seed: 11})
+	r.standInside()
+	r.kube.SetCaller(insider)
+	before := r.world.Snapshot()
+	r.start()
+	cluster := r.job(job.Cluster, "platform", `{"nodePools":[{"name":"workers","min":1,"desired":1,"max":1}]}`)
+	space := r.await(job.Completed).Config.InfraConfig.SpaceID
+	r.job(job.Datastore, "shop-db", `{"engine":"postgres","databases":[{"name":"orders"}]}`)
+	r.await(job.Completed)
+	rows, err := r.ledger.Databases(t.Context(), org, r.jobID)
+	if err != nil || len(rows) != 1 {
+		t.Fatalf("%+v, error %v", rows, err)
+	}
+	id := job.NewID("con")
+	con := job.Connection{
+		ID: id, JobID: r.jobID, DatabaseID: rows[0].ID, Service: "checkout", Access: job.ReadWrite, Role: job.RoleName("checkout", id), Status: job.LogicalPending, CreatedBy: "ada",
+		SpaceID: space, Namespace: "shop", SecretName: "checkout-orders", Variable: "DATABASE_URL",
+	}
+	r.logicalChange(func(ctx context.Context, tx db.Q) error {
+		_, _, err := r.ledger.AddConnection(ctx, tx, org, con)
+		return err
+	})
+	first := r.secret(cluster, "shop", "checkout-orders")
+	if string(first["username"]) != con.Role || !strings.HasPrefix(string(first["DATABASE_URL"]), "postgresql://"+con.Role+":"+string(first["password"])+"@") || string(first["database"]) != "orders" {
+		t.Errorf("the Secret has %v", slices.Sorted(maps.Keys(first)))
+	}
+	r.logicalChange(func(ctx context.Context, tx db.Q) error {
+		return r.ledger.AskConnection(ctx, tx, org, id, "ada", ledger.AskRotate)
+	})
+	if second := r.secret(cluster, "shop", "checkout-orders"); string(second["password"]) == string(first["password"]) || len(second["password"]) != 32 {
+		t.Error("after the rotation the Secret is not current")
+	}
+
+	// A second one that wants the first one's Secret is refused, and alone fails.
+	other := con
+	other.ID = job.NewID("con")
+	other.Service, other.Role = "stock", job.RoleName("stock", other.ID)
+	r.logicalChange(func(ctx context.Context, tx db.Q) error {
+		_, _, err := r.ledger.AddConnection(ctx, tx, org, other)
+		return err
+	})
+	all, err := r.ledger.Connections(t.Context(), org, r.jobID)
+	if err != nil || len(all) != 2 || all[1].Status != job.LogicalFailed || all[1].Error.Code != "name-taken" {
+		t.Errorf("%+v, error %v", all, err)
+	}
+	r.logicalChange(func(ctx context.Context, tx db.Q) error {
+		if err := r.ledger.AskConnection(ctx, tx, org, other.ID, "ada", ledger.AskDelete); err != nil {
+			return err
+		}
+		return r.ledger.AskConnection(ctx, tx, org, id, "ada", ledger.AskDelete)
+	})
+	if left := r.secret(cluster, "shop", "checkout-orders"); left != nil {
+		t.Errorf("the Secret is still there: %v", slices.Sorted(maps.Keys(left)))
+	}
+	for _, id := range []string{r.jobID, cluster.ID} {
+		r.jobID = id
+		r.move(job.Delete, "")
+		r.await(job.Cancelled)
+	}
+	r.jobID = rows[0].JobID // its snapshot stays
+	r.checkGone(t, before)
+}
+
+// secret is what a Secret in a cluster holds; nil if there is none.
+func (r *rig) secret(cluster *job.Job, namespace, name string) map[string][]byte {
+	r.t.Helper()
+	j, err := r.ledger.Get(r.t.Context(), org, cluster.ID)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	provider, err := r.clouds(&worker{r: r}).Open(r.t.Context(), j)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	way, err := provider.(cloud.ClusterFamily).KubeAccess(r.t.Context(), j.ClusterRef())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c, err := kube.Client(r.t.Context(), way)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	s, err := c.CoreV1().Secrets(namespace).Get(r.t.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s.Data
 }
