@@ -157,12 +157,12 @@ func pattern(message string) *regexp.Regexp {
 // wires send a step over the protocol of a service and answer the status and the parsed answer.
 var wires = map[string]func(*testing.T, *rig, string, recordedStep) (int, map[string]any){
 	"iam": queryWire, "sts": queryWire, "elasticloadbalancing": queryWire, "autoscaling": queryWire,
-	"ssm": jsonWire, "servicequotas": jsonWire, "acm": jsonWire, "kms": jsonWire, "route53": restWire, "eks": restJSONWire,
+	"ssm": jsonWire, "servicequotas": jsonWire, "acm": jsonWire, "kms": jsonWire, "secretsmanager": jsonWire, "route53": restWire, "eks": restJSONWire,
 }
 
 var wireVersions = map[string]string{"iam": "2010-05-08", "sts": "2011-06-15", "elasticloadbalancing": "2015-12-01", "autoscaling": "2011-01-01"}
 
-var wireTargets = map[string]string{"ssm": "AmazonSSM", "servicequotas": "ServiceQuotasV20190624", "acm": "CertificateManager", "kms": "TrentService"}
+var wireTargets = map[string]string{"ssm": "AmazonSSM", "servicequotas": "ServiceQuotasV20190624", "acm": "CertificateManager", "kms": "TrentService", "secretsmanager": "secretsmanager"}
 
 func send(t *testing.T, r *rig, service, method, path, contentType, target string, body []byte) (int, []byte) {
 	t.Helper()
