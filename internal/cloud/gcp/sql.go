@@ -125,7 +125,7 @@ func (p *Provider) closeRoot(ctx context.Context, r *pipeline.Run) error {
 		if u.Name != "root" || r.Recall("root of "+instance) == true {
 			continue
 		}
-		op, err := send(ctx, p.data.sql.Users.Delete(p.project, instance).Name(u.Name).Host(u.Host))
+		op, err := send(ctx, p.data.sql.Users.Delete(p.project, instance).Name(u.Name).Host(anyHost(r)))
 		switch {
 		case pipeline.Is(err, pipeline.Busy):
 			return inTurn(r, key, err)
@@ -200,7 +200,7 @@ func (p *Provider) deleteInstance(ctx context.Context, r *pipeline.Run, id strin
 	snapshot := d.FinalSnapshot != "" && r.Down
 	call := p.data.sql.Instances.Delete(projectOf(id), base(id))
 	switch {
-	case snapshot && x.State == "RUNNABLE":
+	case snapshot && (x.State == "RUNNABLE" || wasUp(r)):
 		call = call.EnableFinalBackup(true).FinalBackupDescription(d.FinalSnapshot).FinalBackupTtlDays(finalBackupDays)
 	case snapshot:
 		if err := r.Event(ctx, "snapshot.skipped", "no final backup of %s: it is %s and was never up", x.Name, x.State); err != nil {
@@ -254,14 +254,40 @@ func (p *Provider) cleanupInstance(ctx context.Context, r *pipeline.Run, _ job.D
 	return nil
 }
 
-// backupsOf are the backups of an instance of the job that is gone, by its marks.
-func (p *Provider) backupsOf(ctx context.Context, instance string) ([]*sqladmin.Backup, error) {
-	all, err := lookup.Pages(ctx, func(ctx context.Context, token *string) ([]*sqladmin.Backup, *string, error) {
-		out, err := send(ctx, p.data.sql.Backups.ListBackups("projects/"+p.project).Filter("instance:"+instance).PageToken(text(token)))
+// backups are those that fit a filter, of instances that are there or gone.
+func (p *Provider) backups(ctx context.Context, filter string) ([]*sqladmin.Backup, error) {
+	return lookup.Pages(ctx, func(ctx context.Context, token *string) ([]*sqladmin.Backup, *string, error) {
+		out, err := send(ctx, p.data.sql.Backups.ListBackups("projects/"+p.project).Filter(filter).PageToken(text(token)))
 		if err != nil {
 			return nil, nil, err
 		}
 		return out.Backups, &out.NextPageToken, nil
 	})
+}
+
+// backupsOf are the backups of an instance by its name, which no other ever had: it
+// ends in a hash of the job.
+func (p *Provider) backupsOf(ctx context.Context, instance string) ([]*sqladmin.Backup, error) {
+	all, err := p.backups(ctx, "instance:"+instance)
 	return slices.DeleteFunc(all, func(b *sqladmin.Backup) bool { return base(b.Instance) != instance }), err
+}
+
+// ownBackups is the kind for a scan: a backup keeps the labels of its instance.
+func (p *Provider) ownBackups() lookup.Kind[*sqladmin.Backup] {
+	mark := func(b *sqladmin.Backup) (string, string) {
+		if b.InstanceSettings == nil {
+			return "", ""
+		}
+		return labelMark(settings(b.InstanceSettings).UserLabels)
+	}
+	return lookup.Kind[*sqladmin.Backup]{
+		Name: kindBackup, Mark: mark, ID: func(b *sqladmin.Backup) string { return b.Name },
+		List: func(ctx context.Context, owner string) ([]*sqladmin.Backup, error) {
+			all, err := p.backups(ctx, "")
+			return slices.DeleteFunc(all, func(b *sqladmin.Backup) bool {
+				who, _ := mark(b)
+				return who != owner || b.State == "DELETING" || b.InstanceDeletionTime == "" // else it goes with its instance
+			}), err
+		},
+	}
 }
