@@ -57,6 +57,9 @@ func TestExamples(t *testing.T) {
 			if spec, err := j.ComponentJob(); err == nil && j.ResourceType == job.Component {
 				want = "component-" + spec.Component.Name + "-" + string(j.Provider)
 			}
+			if spec, err := j.DatastoreSpec(); err == nil && j.ResourceType == job.Datastore {
+				want = "datastore-" + string(cmp.Or(spec.Engine, job.Postgres)) + "-" + string(j.Provider)
+			}
 			if !strings.HasPrefix(filepath.Base(f), want) {
 				t.Errorf("is not named after what it holds, %s", want)
 			}

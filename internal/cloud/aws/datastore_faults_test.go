@@ -3,6 +3,7 @@ package aws
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -216,21 +217,27 @@ func TestDatastoreRefusals(t *testing.T) {
 	g.onlySnapshot()
 }
 
+// made does something at the cloud as somebody else, and returns the first ID with a
+// prefix in the answer.
+func (g dataRig) made(service, op string, params map[string]any, prefix string) string {
+	g.Helper()
+	out, err := g.world.Invoke("aws", service, op, ownAccount, "us-east-1", params)
+	if err != nil {
+		g.Fatalf("%s: %v", op, err)
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		g.Fatal(err)
+	}
+	return regexp.MustCompile(prefix + "[0-9a-f]{8,17}").FindString(string(text))
+}
+
 // existingNet makes a network of somebody's, with private subnets in the zones.
 func (g dataRig) existingNet(zones ...string) (vpc string, subnets []string) {
 	g.Helper()
-	vpc = g.invoke("ec2", "CreateVpc", map[string]any{"CidrBlock": "10.9.0.0/16"})
+	vpc = g.made("ec2", "CreateVpc", map[string]any{"CidrBlock": "10.9.0.0/16"}, "vpc-")
 	for i, z := range zones {
-		out, err := g.world.Invoke("aws", "ec2", "CreateSubnet", ownAccount, "us-east-1", map[string]any{"VpcId": vpc, "CidrBlock": fmt.Sprintf("10.9.%d.0/24", i), "AvailabilityZone": z})
-		if err != nil {
-			g.Fatal(err)
-		}
-		text, err := json.Marshal(out)
-		if err != nil {
-			g.Fatal(err)
-		}
-		at := strings.Index(string(text), "subnet-")
-		subnets = append(subnets, string(text)[at:at+24])
+		subnets = append(subnets, g.made("ec2", "CreateSubnet", map[string]any{"VpcId": vpc, "CidrBlock": fmt.Sprintf("10.9.%d.0/24", i), "AvailabilityZone": z}, "subnet-"))
 	}
 	g.world.Step(time.Minute)
 	return vpc, subnets

@@ -36,12 +36,12 @@ func familyOf(spec string) job.ResourceType {
 
 func newData(t testing.TB, o sim.Options, mode job.Mode, spec string) dataRig {
 	t.Helper()
-	return newDataAt(t, o, simaws.Options{}, mode, spec)
+	return newDataOf(t, o, familyOf(spec), mode, spec)
 }
 
-func newDataAt(t testing.TB, o sim.Options, with simaws.Options, mode job.Mode, spec string) dataRig {
+func newDataOf(t testing.TB, o sim.Options, resource job.ResourceType, mode job.Mode, spec string) dataRig {
 	t.Helper()
-	g := newRigAt(t, o, with, familyOf(spec), mode, spec)
+	g := newRigAt(t, o, simaws.Options{}, resource, mode, spec)
 	g.job.Config.InfraConfig.Zones = nil // the check resolves them
 	g.p = at(t, g.url, Options{Pace: quick, Reach: directReach})
 	g.world.Clock.Stop()
