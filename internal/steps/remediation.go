@@ -62,8 +62,6 @@ func (s Set) remediationChecks(ctx context.Context, r *pipeline.Run) []cloud.Che
 		return []cloud.Check{{Name: "pool", Status: cloud.CheckFails, Field: "config.spec", Message: err.Error()}}
 	}
 	var out []cloud.Check
-	info := s.info(r)
-	info.Pools = pools
 	for _, p := range pools {
 		out = append(out, cloud.Check{Name: "pool " + p.Name, Status: cloud.CheckOK, Message: fmt.Sprintf("%s: %d machines, to be %d", p.Kind, p.Before.Machines(), p.After.Machines())})
 	}
@@ -298,13 +296,7 @@ func (d *decision) start(ref job.PoolRef, have job.PoolState) (*job.PoolChange, 
 // be. Each call to the cloud says absolute values, so a pass after a crash, or
 // after a lost answer, asks for the same again.
 func (s Set) applyRemediation(ctx context.Context, r *pipeline.Run) error {
-	switch r.Mode {
-	case pipeline.Verify:
-		return nil
-	case pipeline.Plan:
-		for _, p := range s.info(r).Pools {
-			r.AddPlanned(string(p.Kind), p.Name, fmt.Sprintf("%s of %s: %d to %d machines", p.Name, s.info(r).SubjectName, p.Before.Machines(), p.After.Machines()))
-		}
+	if r.Mode != pipeline.Apply { // a plan's checks have said what it would do
 		return nil
 	}
 	info := s.info(r)
