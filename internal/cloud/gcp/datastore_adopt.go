@@ -180,7 +180,7 @@ func (p *Provider) adoptedInstance(x *sqladmin.DatabaseInstance) adoptedStore {
 	p.learnInstance(&a.info, x)
 	a.owner, _ = labelMark(settings(x).UserLabels)
 	if s := sqlSeen(x); s.Status != pipeline.Ready {
-		a.notes = append(a.notes, "it is "+x.State+" "+s.Reason)
+		a.notes = append(a.notes, "it is "+s.Reason)
 	}
 	want := &sqladmin.DatabaseInstance{DatabaseVersion: x.DatabaseVersion, Settings: &sqladmin.Settings{
 		AvailabilityType: "REGIONAL", DeletionProtectionEnabled: true, DatabaseFlags: sqlFlags(a.info.Engine),

@@ -205,3 +205,26 @@ func (g dataRig) connect(network string) {
 	}
 	g.world.Step(5 * time.Minute)
 }
+
+// An instance that fails after it was in use holds data: a retry waits and tells, and
+// never replaces it; a teardown takes its final backup all the same.
+func TestDatastoreThatFailsInUse(t *testing.T) {
+	t.Parallel()
+	g := newData(t, job.Datastore, job.ModeCreate, postgresSpec)
+	g.up()
+	id := "projects/" + testProject + "/instances/" + g.store().Name
+	undo := g.patch(id, `{"state":"FAILED"}`)
+	since := g.mark()
+	g.another()
+	err := g.try(false, g.ups()...)
+	if f := fatal(err); f == nil || f.Problem.Code != "timed-out" {
+		t.Errorf("the verdict is %v", err)
+	}
+	if _, changes := g.calls(since); sum(changes) > 0 {
+		t.Errorf("changed %v", changes)
+	}
+	undo()
+	g.up()
+	g.down()
+	g.onlyBackup()
+}

@@ -1,10 +1,14 @@
 package gcp
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
+	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/sim"
+	"github.com/zopday/provisioner/internal/steps"
 )
 
 const (
@@ -49,6 +53,7 @@ func (g dataRig) down() {
 		g.Fatalf("down: %v\n%s", err, g.books(40))
 	}
 	left, err := g.p.Scan(g.Context(), g.job.ID)
+	left = slices.DeleteFunc(left, func(l cloud.Leftover) bool { return steps.KeptOnPurpose(slices.Collect(maps.Values(g.objects)), l) })
 	if err != nil || len(left) > 0 {
 		g.Errorf("the scan finds %v, %v", left, err)
 	}

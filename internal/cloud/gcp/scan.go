@@ -33,6 +33,7 @@ func (p *Provider) Scan(ctx context.Context, owner string) ([]cloud.Leftover, er
 		sweep(s, p.keys()),
 		sweep(s, p.adminSecrets()),
 		sweep(s, p.ownInstances()),
+		sweep(s, p.ownBackups()),
 		sweep(s, p.ownCaches()),
 		sweep(s, p.ownValkeys()),
 		func(ctx context.Context) error {

@@ -241,8 +241,14 @@ func (p *Provider) cleanupInstance(ctx context.Context, r *pipeline.Run, _ job.D
 			}
 			continue
 		}
-		if r.Kept(kindBackup, b.Name) || b.Type == "ON_DEMAND" || b.State == "DELETING" {
-			continue // somebody's own backup is somebody's own
+		if r.Kept(kindBackup, b.Name) || b.State == "DELETING" {
+			continue
+		}
+		if b.Type == "ON_DEMAND" {
+			if err := r.KeepOther(ctx, kindBackup, b.Name, base(b.Name), "a backup of "+d.Name+" that somebody took by hand"); err != nil {
+				return err
+			}
+			continue
 		}
 		if _, err := send(ctx, p.data.sql.Backups.DeleteBackup(b.Name)); pipeline.Unless(err, pipeline.NotFound) != nil {
 			return err

@@ -86,6 +86,9 @@ func (p *Provider) sqlInstance(r *pipeline.Run, want *sqladmin.DatabaseInstance)
 			}
 			owner, _ := labelMark(settings(got).UserLabels)
 			s := sqlSeen(got)
+			if s.Status == pipeline.Broken && wasUp(r) {
+				s.Status = pipeline.Pending // there is data in it: it is for a person to look at, and never replaced
+			}
 			s.ID, s.Owner = id, cmp.Or(owner, pipeline.Unmarked)
 			if want != nil && r.Mode == pipeline.Verify {
 				s.Aspects = sqlAspects(r, want, got)
@@ -104,18 +107,23 @@ func (p *Provider) sqlInstance(r *pipeline.Run, want *sqladmin.DatabaseInstance)
 	}.resource(p, r)
 }
 
-// sqlSeen is an instance's status ("SqlInstanceState").
+// sqlSeen is an instance's status ("SqlInstanceState"). One is suspended for want of
+// payment or of its key, and comes back.
 func sqlSeen(x *sqladmin.DatabaseInstance) pipeline.Seen {
-	s := pipeline.Seen{Reason: x.State}
+	s := pipeline.Seen{Reason: strings.Join(append([]string{x.State}, x.SuspensionReason...), ", ")}
 	switch x.State {
 	case "RUNNABLE":
-	case "FAILED", "SUSPENDED":
-		s.Status, s.Reason = pipeline.Broken, strings.Join(x.SuspensionReason, ", ")
-	default: // PENDING_CREATE, PENDING_DELETE, MAINTENANCE
+	case "FAILED":
+		s.Status = pipeline.Broken
+	default: // PENDING_CREATE, PENDING_DELETE, MAINTENANCE, SUSPENDED
 		s.Status = pipeline.Pending
 	}
 	return s
 }
+
+// wasUp reports whether the job's instance has been in use: what fails after that
+// holds data.
+func wasUp(r *pipeline.Run) bool { return r.Job.Config.InfraConfig.Datastore.Host != "" }
 
 // sqlAspects are what a verify compares. None of them is ever put back: an instance
 // is its customer's, and what differs may be on purpose.
