@@ -106,6 +106,10 @@ func (s *memorystoreValkey) ended(op *longOperation, in *valkeyInstance) {
 // connect makes the endpoints of an instance in the networks that want them, by the service connection policies there.
 func (s *memorystoreValkey) connect(in *valkeyInstance) (trouble string) {
 	region := segmentAfter(in.Name, "locations")
+	call := &sim.Call{Cloud: cloudName, Service: "memorystore", Operation: "projects.locations.instances.create", Account: segmentAfter(in.Name, "projects"), Region: region, Mutating: true}
+	if f := s.cloud.World.Take(call, sim.FaultCapacity, in.Name+" "+str(in.Doc, "nodeType")); f != nil {
+		return orText(f.Message, noCapacity(region+"-b"))
+	}
 	for _, n := range in.networks() {
 		network := s.cloud.pathOfLink(segmentAfter(in.Name, "projects"), n)
 		p := s.cloud.policies.in(network, region, memorystoreClass)

@@ -77,6 +77,14 @@ func (s *memorystoreRedis) carryOut(op *longOperation) {
 	if op.done() || in == nil {
 		return
 	}
+	if op.Kind == "create" {
+		call := &sim.Call{Cloud: cloudName, Service: "redis", Operation: "projects.locations.instances.create", Account: op.Project, Region: segmentAfter(in.Name, "locations"), Mutating: true}
+		if f := s.cloud.World.Take(call, sim.FaultCapacity, in.Name+" "+str(in.Doc, "locationId")); f != nil {
+			op.fail(rpcCodes["RESOURCE_EXHAUSTED"], orText(f.Message, noCapacity(str(in.Doc, "locationId"))))
+			s.failed(op)
+			return
+		}
+	}
 	s.ended(op, in)
 	switch op.Kind {
 	case "delete":

@@ -87,11 +87,21 @@ func (s *cloudSQL) begin(op *sqlOperation) {
 	if in == nil || !op.creates() || op.Status == opDone {
 		return
 	}
+	call := &sim.Call{Cloud: cloudName, Service: "sqladmin", Operation: "instances.insert", Account: in.project(), Region: in.region(), Mutating: true}
+	if f := s.cloud.World.Take(call, sim.FaultCapacity, in.Path+" "+str(in.Doc, "gceZone")+" "+str(in.settings(), "tier")); f != nil {
+		s.fail(op, orText(f.Code, "ZONE_RESOURCE_POOL_EXHAUSTED"), orText(f.Message, noCapacity(str(in.Doc, "gceZone"))))
+		return
+	}
 	if message := s.place(in); message != "" {
 		s.fail(op, "INTERNAL_ERROR", message)
 		return
 	}
 	s.serve(in)
+}
+
+// noCapacity is how Compute Engine says that a zone has no room, which services pass on.
+func noCapacity(zone string) string {
+	return "The zone '" + zone + "' does not have enough resources available to fulfill the request. Try a different zone, or try again later."
 }
 
 // finish carries an operation out.
