@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/zopday/provisioner/internal/sim"
 )
 
 // A flexSKU is a size of flexible servers.
@@ -130,14 +128,14 @@ func (c *Cloud) listCapabilities(e *flexEngine, r *request) (answer, error) {
 		}
 		return r.page(all, "$skiptoken")
 	}
-	return r.page([]any{c.mysqlCapability(r)}, "$skiptoken")
+	return r.page([]any{mysqlCapability(r)}, "$skiptoken")
 }
 
 func (c *Cloud) getCapabilities(e *flexEngine, r *request) (answer, error) {
 	if !isLocation(r.Region) {
 		return answer{}, badServerLocation(e, r)
 	}
-	return plain(c.mysqlCapability(r)), nil
+	return plain(mysqlCapability(r)), nil
 }
 
 func (c *Cloud) postgresCapability(r *request) map[string]any {
@@ -149,7 +147,7 @@ func (c *Cloud) postgresCapability(r *request) map[string]any {
 	var editions, versions []any
 	for _, tier := range []string{"Burstable", "GeneralPurpose", "MemoryOptimized"} {
 		editions = append(editions, map[string]any{"name": tier, "defaultSkuName": map[string]string{"Burstable": "Standard_B1ms", "GeneralPurpose": "Standard_D4ds_v5", "MemoryOptimized": "Standard_E4ds_v5"}[tier],
-			"supportedStorageEditions": []any{postgresStorage()}, "supportedServerSkus": c.skuList(flexPostgres, r, tier), "status": "Available"})
+			"supportedStorageEditions": []any{postgresStorage()}, "supportedServerSkus": skuList(flexPostgres, r, tier), "status": "Available"})
 	}
 	names := flexPostgres.versionNames()
 	for i, v := range flexVersionsOf["postgres"] {
@@ -176,8 +174,8 @@ func postgresStorage() map[string]any {
 	return map[string]any{"name": "ManagedDisk", "defaultStorageSizeMb": 131072, "supportedStorageMb": sizes, "status": "Available"}
 }
 
-// skuList are the sizes of a tier. A fault of kind capacity that names one takes it off the list of PostgreSQL: its status says why.
-func (c *Cloud) skuList(e *flexEngine, r *request, tier string) []any {
+// skuList are the sizes of a tier.
+func skuList(e *flexEngine, r *request, tier string) []any {
 	var out []any
 	for _, s := range flexSKUs {
 		if s.tier != tier || !s.current {
@@ -186,9 +184,6 @@ func (c *Cloud) skuList(e *flexEngine, r *request, tier string) []any {
 		entry := map[string]any{"name": s.name, "vCores": s.vCores, "supportedIops": s.iops, "supportedZones": zonesOf(r.Region)}
 		if e == flexPostgres {
 			entry["supportedMemoryPerVcoreMb"], entry["supportedHaMode"], entry["supportedFeatures"], entry["status"] = s.memoryMB, haModes(tier, r.Region), []any{}, "Available"
-			if f := c.World.Take(r.Call, sim.FaultCapacity, r.Region+" "+s.name); f != nil {
-				entry["status"], entry["reason"] = "Disabled", "The sku is not available in this region for the moment."
-			}
 		} else {
 			entry["supportedMemoryPerVCoreMB"], entry["supportedHAMode"] = s.memoryMB, haModes(tier, r.Region)
 		}
@@ -202,11 +197,11 @@ func mysqlStorage() map[string]any {
 	return map[string]any{"name": "Premium", "minStorageSize": 20480, "maxStorageSize": 16777216, "minBackupRetentionDays": 1, "maxBackupRetentionDays": 35, "minBackupIntervalHours": 24, "maxBackupIntervalHours": 24}
 }
 
-func (c *Cloud) mysqlCapability(r *request) map[string]any {
+func mysqlCapability(r *request) map[string]any {
 	var editions, versions []any
 	for _, tier := range []string{"Burstable", "GeneralPurpose", "MemoryOptimized"} {
 		editions = append(editions, map[string]any{"name": tier, "defaultSku": map[string]string{"Burstable": "Standard_B1ms", "GeneralPurpose": "Standard_D2ads_v5", "MemoryOptimized": "Standard_E2ds_v5"}[tier],
-			"defaultStorageSize": 65536, "supportedStorageEditions": []any{mysqlStorage()}, "supportedSkus": c.skuList(flexMySQL, r, tier)})
+			"defaultStorageSize": 65536, "supportedStorageEditions": []any{mysqlStorage()}, "supportedSkus": skuList(flexMySQL, r, tier)})
 	}
 	for _, v := range flexVersionsOf["mysql"] {
 		versions = append(versions, map[string]any{"name": v.name})
