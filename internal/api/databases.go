@@ -62,7 +62,8 @@ func (s *server) databaseRoutes() {
 		return databaseAnswer(http.StatusOK, d), nil
 	})
 	type deleteIn struct {
-		oneIn
+		JobID
+		DatabaseID
 		Confirm string `query:"confirm" maxLength:"80" doc:"The database's name, repeated: what is in it goes with it"`
 	}
 	route(s, huma.Operation{

@@ -146,7 +146,7 @@ func TestRefusedRequests(t *testing.T) {
 		says       string
 	}{
 		{"azure VMs are in preview", `{"resourceType":"vm","provider":"azure","name":"a","region":"westeurope","config":{"spec":{"pool":{}}}}`, 422, "invalid", []string{"provider"}, "preview"},
-		{"a family of a later version", `{"resourceType":"datastore","provider":"aws","name":"a","region":"us-east-1","config":{"spec":{"nodes":3}}}`, 422, "invalid", []string{"resourceType"}, "datastore"},
+		{"a family of a later version", `{"resourceType":"queue","provider":"aws","name":"a","region":"us-east-1","config":{"spec":{"nodes":3}}}`, 422, "invalid", []string{"resourceType"}, "queue"},
 		{"everything wrong at once", `{"resourceType":"vm","provider":"aws","name":"Bad Name","region":"us-east-1","nme":1,"config":{"spec":{"pool":{"coutn":2,"diskGiB":"x"}}}}`, 422, "invalid",
 			[]string{"nme", "config.spec.pool.coutn", "config.spec.pool.diskGiB"}, "3 fields"},
 		{"all values wrong", `{"resourceType":"vm","provider":"aws","name":"Bad Name","region":"us-east-1","config":{"spec":{"pool":{"count":1000,"diskGiB":1}}}}`, 422, "invalid",
@@ -156,7 +156,7 @@ func TestRefusedRequests(t *testing.T) {
 		{"an unknown account", vmJob("a", `"cloudAccountId":"other"`), 422, "invalid", []string{"cloudAccountId"}, ""},
 		{"a reserved label", vmJob("a", `"labels":{"zopday:owner":"me"}`), 422, "invalid", []string{"labels.zopday:owner"}, "reserved"},
 		{"HTTP without TLS not asked for", `{"resourceType":"vm","provider":"aws","name":"a","region":"us-east-1","config":{"spec":{"loadBalancer":{}}}}`, 422, "invalid", []string{"config.spec.loadBalancer.certificate"}, ""},
-		{"remediation is not created here", vmJob("a", `"kind":"remediation"`), 422, "invalid", []string{"kind"}, ""},
+		{"a remediation with the spec of VMs", vmJob("a", `"kind":"remediation"`), 422, "invalid", []string{"config.spec.pool"}, ""},
 		{"an empty object", `{}`, 422, "invalid", []string{"name", "provider", "region", "resourceType"}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

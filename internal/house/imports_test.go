@@ -119,7 +119,7 @@ var outside = map[string]string{
 	"github.com/Azure/":         "internal/cloud/azure internal/sim/azure",
 	"github.com/jackc/pgx/":     "internal/db internal/ledger internal/pgtest internal/databases internal/sim/databases",
 	"github.com/go-sql-driver/": "internal/databases internal/sim/databases",
-	"github.com/robfig/cron/":   "internal/remediation",
+	"github.com/robfig/cron/":   "internal/schedule",
 	"github.com/spf13/cobra":    "internal/cli cmd/zopday",
 	"github.com/danielgtaylor":  "internal/api",
 	"mvdan.cc/sh/":              "internal/bootstrap internal/sim/...",

@@ -63,7 +63,7 @@ func TestValidateNamesFieldAndFix(t *testing.T) {
 		{"label of the cloud", "labels.AWS:x", vmJob(`{}`), func(j *Job) { j.Labels = map[string]string{"AWS:x": "x"} }},
 		{"labels that differ in case alone", "labels.team", vmJob(`{}`), func(j *Job) { j.Labels = map[string]string{"Team": "a", "team": "b"} }},
 		{"label not printable", "labels.a", vmJob(`{}`), func(j *Job) { j.Labels = map[string]string{"a": "→"} }},
-		{"another family", "resourceType", vmJob(`{}`), func(j *Job) { j.ResourceType = Datastore }},
+		{"another family", "resourceType", vmJob(`{}`), func(j *Job) { j.ResourceType = "queue" }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
