@@ -86,7 +86,7 @@ func (s *cloudMonitoring) list(r *request) (any, error) {
 				if k.resource != o.Type {
 					continue
 				}
-				series, err := s.series(r, k, o, f, win)
+				series, err := s.series(k, o, f, win)
 				if err != nil {
 					return nil, err
 				}
@@ -128,7 +128,7 @@ func readWindow(r *request) (window, error) {
 }
 
 // series are the time series of one type that an object has and the filter selects.
-func (s *cloudMonitoring) series(r *request, k *metricKind, o monitoredObject, f filter, win window) ([]Doc, error) {
+func (s *cloudMonitoring) series(k *metricKind, o monitoredObject, f filter, win window) ([]Doc, error) {
 	parts := k.parts
 	if len(parts) == 0 {
 		parts = []Doc{{}}

@@ -10,10 +10,10 @@ import (
 )
 
 // version finds a version: by its number, an alias, or the newest one.
-func (s *secretManager) version(r *request, name string) (*secret, *secretVersion, error) {
+func (s *secretManager) version(r *request, name string) (*secretVersion, error) {
 	sec, err := s.find(r, name)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	which := lastPart(name)
 	if alias := text(sub(sec.Doc, "versionAliases")[which]); sub(sec.Doc, "versionAliases")[which] != nil {
@@ -24,13 +24,13 @@ func (s *secretManager) version(r *request, name string) (*secret, *secretVersio
 		n, _ = strconv.Atoi(which)
 	}
 	if n < 1 || n > len(sec.Versions) {
-		return nil, nil, refuse(404, "notFound", "Secret Version [%s] not found.", s.byNumber(s.byID(r, name)))
+		return nil, refuse(404, "notFound", "Secret Version [%s] not found.", s.byNumber(s.byID(r, name)))
 	}
-	return sec, sec.Versions[n-1], nil
+	return sec.Versions[n-1], nil
 }
 
 func (s *secretManager) getVersion(r *request) (any, error) {
-	_, v, err := s.version(r, r.Path["name"])
+	v, err := s.version(r, r.Path["name"])
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (s *secretManager) payload(r *request, name string) ([]byte, error) {
 	}
 	other := *r
 	other.Project, other.Call = p, &sim.Call{Cloud: cloudName, Service: "secretmanager", Operation: "projects.locations.secrets.versions.access", Account: p.ID}
-	_, v, err := s.version(&other, name)
+	v, err := s.version(&other, name)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (v *secretVersion) usable() error {
 }
 
 func (s *secretManager) access(r *request) (any, error) {
-	_, v, err := s.version(r, r.Path["name"])
+	v, err := s.version(r, r.Path["name"])
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (s *secretManager) access(r *request) (any, error) {
 }
 
 func (s *secretManager) destroy(r *request) (any, error) {
-	_, v, err := s.version(r, r.Path["name"])
+	v, err := s.version(r, r.Path["name"])
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (s *secretManager) destroy(r *request) (any, error) {
 // setVersion enables or disables a version.
 func (s *secretManager) setVersion(state string) operation {
 	return func(r *request) (any, error) {
-		_, v, err := s.version(r, r.Path["name"])
+		v, err := s.version(r, r.Path["name"])
 		if err != nil {
 			return nil, err
 		}

@@ -34,9 +34,9 @@ func (s *cloudSQL) executeSQL(r *request) (any, error) {
 	if !s.answers(in) {
 		return nil, &Error{HTTP: 503, Reason: "backendError", Status: "UNAVAILABLE", Message: "The instance " + in.name() + " does not answer: there is no database server behind it."}
 	}
-	columns, rows, err := s.query(in, orText(str(body, "database"), in.firstDatabase()), user, password, str(body, "sqlStatement"))
-	if err != nil {
-		return Doc{"status": Doc{"code": rpcInvalidArgument, "message": err.Error()}, "metadata": Doc{"sqlStatementExecutionTime": "0.004s"}}, nil
+	columns, rows, refusal := s.query(in, orText(str(body, "database"), in.firstDatabase()), user, password, str(body, "sqlStatement"))
+	if refusal != nil {
+		return Doc{"status": Doc{"code": rpcInvalidArgument, "message": refusal.Error()}, "metadata": Doc{"sqlStatementExecutionTime": "0.004s"}}, nil
 	}
 	limit := mostRows
 	if n, err := strconv.Atoi(str(body, "rowLimit")); err == nil && n > 0 {

@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -183,9 +184,7 @@ func (s *cloudSQL) update(r *request) (any, error) {
 		return nil, err
 	}
 	next := clone(in.Doc)
-	for k, v := range r.Body {
-		next[k] = v
-	}
+	maps.Copy(next, r.Body)
 	return s.change(r, in, next)
 }
 
