@@ -12,58 +12,64 @@ import (
 	"github.com/zopday/provisioner/internal/sim"
 )
 
-// TestReplicationGroupRefusals is what CreateReplicationGroup says no to, and how.
-func TestReplicationGroupRefusals(t *testing.T) {
-	k := newStock(t, immediate)
-	c := k.cached(t)
-	k.w.Step(time.Minute)
+// cacheRefusal is a change of a good request, and the code that it is refused with.
+type cacheRefusal struct {
+	code   string
+	change func(*elasticache.CreateReplicationGroupInput)
+}
+
+func cacheRefusals() map[string]cacheRefusal {
 	text, number := awssdk.String, awssdk.Int32
-	const value, combination = "InvalidParameterValue", "InvalidParameterCombination"
-	for what, x := range map[string]struct {
-		code   string
-		change func(*elasticache.CreateReplicationGroupInput)
-	}{
-		"identifier": {value, func(in *elasticache.CreateReplicationGroupInput) { in.ReplicationGroupId = text("a--b") }},
-		"identifier long": {value, func(in *elasticache.CreateReplicationGroupInput) {
+	return map[string]cacheRefusal{
+		"identifier": {badValue, func(in *elasticache.CreateReplicationGroupInput) { in.ReplicationGroupId = text("a--b") }},
+		"identifier long": {badValue, func(in *elasticache.CreateReplicationGroupInput) {
 			in.ReplicationGroupId = text(strings.Repeat("a", 41))
 		}},
-		"engine":            {value, func(in *elasticache.CreateReplicationGroupInput) { in.Engine = text("dragonfly") }},
-		"version":           {combination, func(in *elasticache.CreateReplicationGroupInput) { in.EngineVersion = text("5.0.6") }},
-		"node type":         {value, func(in *elasticache.CreateReplicationGroupInput) { in.CacheNodeType = text("cache.t1.micro") }},
-		"failover alone":    {value, func(in *elasticache.CreateReplicationGroupInput) { in.NumCacheClusters = number(1) }},
-		"Multi-AZ alone":    {combination, func(in *elasticache.CreateReplicationGroupInput) { in.AutomaticFailoverEnabled = nil }},
-		"too many nodes":    {value, func(in *elasticache.CreateReplicationGroupInput) { in.NumCacheClusters = number(7) }},
-		"users without TLS": {combination, func(in *elasticache.CreateReplicationGroupInput) { in.TransitEncryptionEnabled = nil }},
-		"token without TLS": {combination, func(in *elasticache.CreateReplicationGroupInput) {
+		"engine":            {badValue, func(in *elasticache.CreateReplicationGroupInput) { in.Engine = text("dragonfly") }},
+		"version":           {badCombination, func(in *elasticache.CreateReplicationGroupInput) { in.EngineVersion = text("5.0.6") }},
+		"node type":         {badValue, func(in *elasticache.CreateReplicationGroupInput) { in.CacheNodeType = text("cache.t1.micro") }},
+		"failover alone":    {badValue, func(in *elasticache.CreateReplicationGroupInput) { in.NumCacheClusters = number(1) }},
+		"Multi-AZ alone":    {badCombination, func(in *elasticache.CreateReplicationGroupInput) { in.AutomaticFailoverEnabled = nil }},
+		"too many nodes":    {badValue, func(in *elasticache.CreateReplicationGroupInput) { in.NumCacheClusters = number(7) }},
+		"users without TLS": {badCombination, func(in *elasticache.CreateReplicationGroupInput) { in.TransitEncryptionEnabled = nil }},
+		"token without TLS": {badCombination, func(in *elasticache.CreateReplicationGroupInput) {
 			in.TransitEncryptionEnabled, in.UserGroupIds, in.AuthToken = nil, nil, text(userPassword)
 		}},
-		"token and users": {combination, func(in *elasticache.CreateReplicationGroupInput) { in.AuthToken = text(userPassword) }},
-		"token short":     {value, func(in *elasticache.CreateReplicationGroupInput) { in.UserGroupIds, in.AuthToken = nil, text("short") }},
+		"token and users": {badCombination, func(in *elasticache.CreateReplicationGroupInput) { in.AuthToken = text(userPassword) }},
+		"token short":     {badValue, func(in *elasticache.CreateReplicationGroupInput) { in.UserGroupIds, in.AuthToken = nil, text("short") }},
 		"user group":      {"UserGroupNotFound", func(in *elasticache.CreateReplicationGroupInput) { in.UserGroupIds = []string{"none"} }},
 		"subnet group":    {"CacheSubnetGroupNotFoundFault", func(in *elasticache.CreateReplicationGroupInput) { in.CacheSubnetGroupName = text("none") }},
-		"security group": {value, func(in *elasticache.CreateReplicationGroupInput) {
+		"security group": {badValue, func(in *elasticache.CreateReplicationGroupInput) {
 			in.SecurityGroupIds = []string{"sg-0123456789abcdef0"}
 		}},
 		"parameter group": {"CacheParameterGroupNotFound", func(in *elasticache.CreateReplicationGroupInput) { in.CacheParameterGroupName = text("none") }},
-		"parameter family": {combination, func(in *elasticache.CreateReplicationGroupInput) {
+		"parameter family": {badCombination, func(in *elasticache.CreateReplicationGroupInput) {
 			in.CacheParameterGroupName = text("default.valkey8")
 		}},
-		"retention": {value, func(in *elasticache.CreateReplicationGroupInput) { in.SnapshotRetentionLimit = number(36) }},
-		"window": {value, func(in *elasticache.CreateReplicationGroupInput) {
+		"retention": {badValue, func(in *elasticache.CreateReplicationGroupInput) { in.SnapshotRetentionLimit = number(36) }},
+		"window": {badValue, func(in *elasticache.CreateReplicationGroupInput) {
 			in.PreferredMaintenanceWindow = text("sun:03:00-sun:03:30")
 		}},
 		"key": {"InvalidKMSKeyFault", func(in *elasticache.CreateReplicationGroupInput) { in.KmsKeyId = text("alias/none") }},
 		"zone not in group": {"InvalidVPCNetworkStateFault", func(in *elasticache.CreateReplicationGroupInput) {
 			in.PreferredCacheClusterAZs = []string{"us-east-1c", "us-east-1a"}
 		}},
-		"description": {value, func(in *elasticache.CreateReplicationGroupInput) { in.ReplicationGroupDescription = text("") }},
-		"tag": {value, func(in *elasticache.CreateReplicationGroupInput) {
+		"description": {badValue, func(in *elasticache.CreateReplicationGroupInput) { in.ReplicationGroupDescription = text("") }},
+		"tag": {badValue, func(in *elasticache.CreateReplicationGroupInput) {
 			in.Tags = []types.Tag{{Key: text("aws:x"), Value: text("y")}}
 		}},
-		"preferred and RBAC": {combination, func(in *elasticache.CreateReplicationGroupInput) {
+		"preferred and RBAC": {badCombination, func(in *elasticache.CreateReplicationGroupInput) {
 			in.TransitEncryptionMode = types.TransitEncryptionModePreferred
 		}},
-	} {
+	}
+}
+
+// TestReplicationGroupRefusals is what CreateReplicationGroup says no to, and how.
+func TestReplicationGroupRefusals(t *testing.T) {
+	k := newStock(t, immediate)
+	c := k.cached(t)
+	k.w.Step(time.Minute)
+	for what, x := range cacheRefusals() {
 		t.Run(what, func(t *testing.T) {
 			in := cacheInput("store")
 			x.change(in)
@@ -83,7 +89,7 @@ func TestReplicationGroupRefusals(t *testing.T) {
 	must(c.CreateReplicationGroup(k.ctx(), cacheInput("store")))(t)
 	_, err = c.CreateReplicationGroup(k.ctx(), cacheInput("store"))
 	wantCode(t, err, "ReplicationGroupAlreadyExists")
-	_, err = c.DeleteReplicationGroup(k.ctx(), &elasticache.DeleteReplicationGroupInput{ReplicationGroupId: text("store")})
+	_, err = c.DeleteReplicationGroup(k.ctx(), &elasticache.DeleteReplicationGroupInput{ReplicationGroupId: awssdk.String("store")})
 	wantCode(t, err, "InvalidReplicationGroupState")
 }
 

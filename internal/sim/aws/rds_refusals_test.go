@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,81 @@ import (
 	"github.com/zopday/provisioner/internal/sim"
 )
 
+// dbRefusal is a change of a good request, and the code that it is refused with.
+type dbRefusal struct {
+	code   string
+	change func(*rds.CreateDBInstanceInput)
+}
+
+const badValue, badCombination = "InvalidParameterValue", "InvalidParameterCombination"
+
+func withPassword(p string) func(*rds.CreateDBInstanceInput) {
+	return func(in *rds.CreateDBInstanceInput) { in.ManageMasterUserPassword, in.MasterUserPassword = nil, &p }
+}
+
+// dbNameRefusals are about identifiers, users, passwords, versions and classes.
+func dbNameRefusals() map[string]dbRefusal {
+	text := awssdk.String
+	return map[string]dbRefusal{
+		"identifier":        {badValue, func(in *rds.CreateDBInstanceInput) { in.DBInstanceIdentifier = text("a--b") }},
+		"identifier end":    {badValue, func(in *rds.CreateDBInstanceInput) { in.DBInstanceIdentifier = text("x-") }},
+		"identifier digit":  {badValue, func(in *rds.CreateDBInstanceInput) { in.DBInstanceIdentifier = text("1x") }},
+		"identifier long":   {badValue, func(in *rds.CreateDBInstanceInput) { in.DBInstanceIdentifier = text(strings.Repeat("a", 64)) }},
+		"user hyphen":       {badValue, func(in *rds.CreateDBInstanceInput) { in.MasterUsername = text("rds-admin") }},
+		"user admin":        {badValue, func(in *rds.CreateDBInstanceInput) { in.MasterUsername = text("admin") }},
+		"user rdsadmin":     {badValue, func(in *rds.CreateDBInstanceInput) { in.MasterUsername = text("rdsadmin") }},
+		"password at":       {badValue, withPassword("p@ssword1")},
+		"password space":    {badValue, withPassword("a b c d e f")},
+		"password cyrillic": {badValue, withPassword("парольпароль")},
+		"password short":    {badValue, withPassword("short77")},
+		"password long":     {badValue, withPassword(strings.Repeat("p", 129))},
+		"password none":     {badValue, func(in *rds.CreateDBInstanceInput) { in.ManageMasterUserPassword = nil }},
+		"password both":     {badCombination, func(in *rds.CreateDBInstanceInput) { in.MasterUserPassword = text("password-1") }},
+		"engine":            {badValue, func(in *rds.CreateDBInstanceInput) { in.Engine = text("dbase") }},
+		"version":           {badCombination, func(in *rds.CreateDBInstanceInput) { in.EngineVersion = text("15.3") }},
+		"class":             {badCombination, func(in *rds.CreateDBInstanceInput) { in.DBInstanceClass = text("db.t1.micro") }},
+	}
+}
+
+// dbSettingRefusals are about storage, windows, logs, and what the instance stands in.
+func dbSettingRefusals(foreignGroup string) map[string]dbRefusal {
+	text, number, yes := awssdk.String, awssdk.Int32, awssdk.Bool(true)
+	return map[string]dbRefusal{
+		"storage small": {badCombination, func(in *rds.CreateDBInstanceInput) { in.AllocatedStorage = number(5) }},
+		"storage max":   {badCombination, func(in *rds.CreateDBInstanceInput) { in.MaxAllocatedStorage = number(20) }},
+		"storage type":  {badValue, func(in *rds.CreateDBInstanceInput) { in.StorageType = text("gp9") }},
+		"storage iops":  {badCombination, func(in *rds.CreateDBInstanceInput) { in.Iops = number(4000) }},
+		"storage magnetic": {"StorageTypeNotSupported", func(in *rds.CreateDBInstanceInput) {
+			in.StorageType, in.DBInstanceClass = text("standard"), text("db.m7g.large")
+		}},
+		"key":             {"KMSKeyNotAccessibleFault", func(in *rds.CreateDBInstanceInput) { in.KmsKeyId = text("alias/none") }},
+		"key without":     {badCombination, func(in *rds.CreateDBInstanceInput) { in.KmsKeyId, in.StorageEncrypted = text("alias/none"), nil }},
+		"retention":       {badValue, func(in *rds.CreateDBInstanceInput) { in.BackupRetentionPeriod = number(36) }},
+		"window":          {badValue, func(in *rds.CreateDBInstanceInput) { in.PreferredMaintenanceWindow = text("sunday") }},
+		"windows overlap": {badValue, func(in *rds.CreateDBInstanceInput) { in.PreferredBackupWindow = text("03:30-04:30") }},
+		"logs":            {badCombination, func(in *rds.CreateDBInstanceInput) { in.EnableCloudwatchLogsExports = []string{"slowquery"} }},
+		"monitoring":      {badCombination, func(in *rds.CreateDBInstanceInput) { in.MonitoringInterval = number(60) }},
+		"insights":        {badCombination, func(in *rds.CreateDBInstanceInput) { in.DatabaseInsightsMode = types.DatabaseInsightsModeAdvanced }},
+		"certificate":     {"CertificateNotFound", func(in *rds.CreateDBInstanceInput) { in.CACertificateIdentifier = text("rds-ca-2019") }},
+		"extended support": {badCombination, func(in *rds.CreateDBInstanceInput) {
+			in.EngineVersion, in.EngineLifecycleSupport, in.DBInstanceClass = text("13.23"), text("open-source-rds-extended-support-disabled"), text("db.t4g.medium")
+		}},
+		"subnet group":         {"DBSubnetGroupNotFoundFault", func(in *rds.CreateDBInstanceInput) { in.DBSubnetGroupName = text("none") }},
+		"security group":       {badValue, func(in *rds.CreateDBInstanceInput) { in.VpcSecurityGroupIds = []string{"sg-0123456789abcdef0"} }},
+		"security group VPC":   {"InvalidVPCNetworkStateFault", func(in *rds.CreateDBInstanceInput) { in.VpcSecurityGroupIds = []string{foreignGroup} }},
+		"parameter group":      {"DBParameterGroupNotFound", func(in *rds.CreateDBInstanceInput) { in.DBParameterGroupName = text("none") }},
+		"parameter family":     {badCombination, func(in *rds.CreateDBInstanceInput) { in.DBParameterGroupName = text("old") }},
+		"zone with Multi-AZ":   {badCombination, func(in *rds.CreateDBInstanceInput) { in.MultiAZ, in.AvailabilityZone = yes, text("us-east-1a") }},
+		"zone not in group":    {"InvalidVPCNetworkStateFault", func(in *rds.CreateDBInstanceInput) { in.AvailabilityZone = text("us-east-1c") }},
+		"database name":        {badValue, func(in *rds.CreateDBInstanceInput) { in.DBName = text("my-db") }},
+		"port":                 {badValue, func(in *rds.CreateDBInstanceInput) { in.Port = number(80) }},
+		"tag":                  {badValue, func(in *rds.CreateDBInstanceInput) { in.Tags = []types.Tag{{Key: text("aws:x"), Value: text("y")}} }},
+		"mysql user too long":  {badValue, func(in *rds.CreateDBInstanceInput) { mysqlInput(in); in.MasterUsername = text("seventeen_letters") }},
+		"mysql password long":  {badValue, func(in *rds.CreateDBInstanceInput) { mysqlInput(in); withPassword(strings.Repeat("p", 42))(in) }},
+		"mysql insights micro": {badCombination, func(in *rds.CreateDBInstanceInput) { mysqlInput(in); in.DBInstanceClass = text("db.t4g.micro") }},
+	}
+}
+
 // TestDBInstanceRefusals is what CreateDBInstance says no to, and how.
 func TestDBInstanceRefusals(t *testing.T) {
 	k := newStock(t, immediate)
@@ -20,65 +96,9 @@ func TestDBInstanceRefusals(t *testing.T) {
 	other := *must(k.ec2.CreateVpc(k.ctx(), &ec2.CreateVpcInput{CidrBlock: awssdk.String("10.30.0.0/16")}))(t).Vpc.VpcId
 	foreign := *must(k.ec2.CreateSecurityGroup(k.ctx(), &ec2.CreateSecurityGroupInput{VpcId: &other, GroupName: awssdk.String("o"), Description: awssdk.String("o")}))(t).GroupId
 	must(k.rds.CreateDBParameterGroup(k.ctx(), &rds.CreateDBParameterGroupInput{DBParameterGroupName: awssdk.String("old"), DBParameterGroupFamily: awssdk.String("postgres16"), Description: awssdk.String("d")}))(t)
-	text, number, yes := awssdk.String, awssdk.Int32, awssdk.Bool(true)
-	password := func(p string) func(*rds.CreateDBInstanceInput) {
-		return func(in *rds.CreateDBInstanceInput) { in.ManageMasterUserPassword, in.MasterUserPassword = nil, &p }
-	}
-	const value, combination = "InvalidParameterValue", "InvalidParameterCombination"
-	for what, x := range map[string]struct {
-		code   string
-		change func(*rds.CreateDBInstanceInput)
-	}{
-		"identifier":        {value, func(in *rds.CreateDBInstanceInput) { in.DBInstanceIdentifier = text("a--b") }},
-		"identifier end":    {value, func(in *rds.CreateDBInstanceInput) { in.DBInstanceIdentifier = text("x-") }},
-		"identifier digit":  {value, func(in *rds.CreateDBInstanceInput) { in.DBInstanceIdentifier = text("1x") }},
-		"identifier long":   {value, func(in *rds.CreateDBInstanceInput) { in.DBInstanceIdentifier = text(strings.Repeat("a", 64)) }},
-		"user hyphen":       {value, func(in *rds.CreateDBInstanceInput) { in.MasterUsername = text("rds-admin") }},
-		"user admin":        {value, func(in *rds.CreateDBInstanceInput) { in.MasterUsername = text("admin") }},
-		"user rdsadmin":     {value, func(in *rds.CreateDBInstanceInput) { in.MasterUsername = text("rdsadmin") }},
-		"password at":       {value, password("p@ssword1")},
-		"password space":    {value, password("a b c d e f")},
-		"password cyrillic": {value, password("парольпароль")},
-		"password short":    {value, password("short77")},
-		"password long":     {value, password(strings.Repeat("p", 129))},
-		"password none":     {value, func(in *rds.CreateDBInstanceInput) { in.ManageMasterUserPassword = nil }},
-		"password both":     {combination, func(in *rds.CreateDBInstanceInput) { in.MasterUserPassword = text("password-1") }},
-		"engine":            {value, func(in *rds.CreateDBInstanceInput) { in.Engine = text("dbase") }},
-		"version":           {combination, func(in *rds.CreateDBInstanceInput) { in.EngineVersion = text("15.3") }},
-		"class":             {combination, func(in *rds.CreateDBInstanceInput) { in.DBInstanceClass = text("db.t1.micro") }},
-		"storage small":     {combination, func(in *rds.CreateDBInstanceInput) { in.AllocatedStorage = number(5) }},
-		"storage max":       {combination, func(in *rds.CreateDBInstanceInput) { in.MaxAllocatedStorage = number(20) }},
-		"storage type":      {value, func(in *rds.CreateDBInstanceInput) { in.StorageType = text("gp9") }},
-		"storage iops":      {combination, func(in *rds.CreateDBInstanceInput) { in.Iops = number(4000) }},
-		"storage magnetic": {"StorageTypeNotSupported", func(in *rds.CreateDBInstanceInput) {
-			in.StorageType, in.DBInstanceClass = text("standard"), text("db.m7g.large")
-		}},
-		"key":             {"KMSKeyNotAccessibleFault", func(in *rds.CreateDBInstanceInput) { in.KmsKeyId = text("alias/none") }},
-		"key without":     {combination, func(in *rds.CreateDBInstanceInput) { in.KmsKeyId, in.StorageEncrypted = text("alias/none"), nil }},
-		"retention":       {value, func(in *rds.CreateDBInstanceInput) { in.BackupRetentionPeriod = number(36) }},
-		"window":          {value, func(in *rds.CreateDBInstanceInput) { in.PreferredMaintenanceWindow = text("sunday") }},
-		"windows overlap": {value, func(in *rds.CreateDBInstanceInput) { in.PreferredBackupWindow = text("03:30-04:30") }},
-		"logs":            {combination, func(in *rds.CreateDBInstanceInput) { in.EnableCloudwatchLogsExports = []string{"slowquery"} }},
-		"monitoring":      {combination, func(in *rds.CreateDBInstanceInput) { in.MonitoringInterval = number(60) }},
-		"insights":        {combination, func(in *rds.CreateDBInstanceInput) { in.DatabaseInsightsMode = types.DatabaseInsightsModeAdvanced }},
-		"certificate":     {"CertificateNotFound", func(in *rds.CreateDBInstanceInput) { in.CACertificateIdentifier = text("rds-ca-2019") }},
-		"extended support": {combination, func(in *rds.CreateDBInstanceInput) {
-			in.EngineVersion, in.EngineLifecycleSupport, in.DBInstanceClass = text("13.23"), text("open-source-rds-extended-support-disabled"), text("db.t4g.medium")
-		}},
-		"subnet group":         {"DBSubnetGroupNotFoundFault", func(in *rds.CreateDBInstanceInput) { in.DBSubnetGroupName = text("none") }},
-		"security group":       {value, func(in *rds.CreateDBInstanceInput) { in.VpcSecurityGroupIds = []string{"sg-0123456789abcdef0"} }},
-		"security group VPC":   {"InvalidVPCNetworkStateFault", func(in *rds.CreateDBInstanceInput) { in.VpcSecurityGroupIds = []string{foreign} }},
-		"parameter group":      {"DBParameterGroupNotFound", func(in *rds.CreateDBInstanceInput) { in.DBParameterGroupName = text("none") }},
-		"parameter family":     {combination, func(in *rds.CreateDBInstanceInput) { in.DBParameterGroupName = text("old") }},
-		"zone with Multi-AZ":   {combination, func(in *rds.CreateDBInstanceInput) { in.MultiAZ, in.AvailabilityZone = yes, text("us-east-1a") }},
-		"zone not in group":    {"InvalidVPCNetworkStateFault", func(in *rds.CreateDBInstanceInput) { in.AvailabilityZone = text("us-east-1c") }},
-		"database name":        {value, func(in *rds.CreateDBInstanceInput) { in.DBName = text("my-db") }},
-		"port":                 {value, func(in *rds.CreateDBInstanceInput) { in.Port = number(80) }},
-		"tag":                  {value, func(in *rds.CreateDBInstanceInput) { in.Tags = []types.Tag{{Key: text("aws:x"), Value: text("y")}} }},
-		"mysql user too long":  {value, func(in *rds.CreateDBInstanceInput) { mysqlInput(in); in.MasterUsername = text("seventeen_letters") }},
-		"mysql password long":  {value, func(in *rds.CreateDBInstanceInput) { mysqlInput(in); password(strings.Repeat("p", 42))(in) }},
-		"mysql insights micro": {combination, func(in *rds.CreateDBInstanceInput) { mysqlInput(in); in.DBInstanceClass = text("db.t4g.micro") }},
-	} {
+	refusals := dbNameRefusals()
+	maps.Copy(refusals, dbSettingRefusals(foreign))
+	for what, x := range refusals {
 		t.Run(what, func(t *testing.T) {
 			in := dbInput("shop")
 			x.change(in)
@@ -91,7 +111,7 @@ func TestDBInstanceRefusals(t *testing.T) {
 	}
 	in := dbInput("shop")
 	mysqlInput(in)
-	in.MasterUsername = text("admin") // fine for MySQL
+	in.MasterUsername = awssdk.String("admin") // fine for MySQL
 	must(k.rds.CreateDBInstance(k.ctx(), in))(t)
 	_, err := k.rds.CreateDBInstance(k.ctx(), dbInput("SHOP"))
 	wantCode(t, err, "DBInstanceAlreadyExists")

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -74,7 +75,7 @@ func newStore(t *testing.T) *store {
 
 // rdsAnswers call the operations of RDS.
 func (s *store) rdsAnswers() map[string]func() (any, error) {
-	ctx, c, shop, taken := s.ctx(), s.rds, awssdk.String("shop"), awssdk.String("taken")
+	ctx, c, shop := s.ctx(), s.rds, awssdk.String("shop")
 	return map[string]func() (any, error){
 		"DescribeDBInstances": func() (any, error) { return c.DescribeDBInstances(ctx, &rds.DescribeDBInstancesInput{}) },
 		"CreateDBInstance": func() (any, error) {
@@ -98,6 +99,13 @@ func (s *store) rdsAnswers() map[string]func() (any, error) {
 			s.w.Step(10 * time.Minute)
 			return c.StartDBInstance(ctx, &rds.StartDBInstanceInput{DBInstanceIdentifier: shop})
 		},
+	}
+}
+
+// rdsOtherAnswers call the operations on snapshots, parameters and versions.
+func (s *store) rdsOtherAnswers() map[string]func() (any, error) {
+	ctx, c, shop, taken := s.ctx(), s.rds, awssdk.String("shop"), awssdk.String("taken")
+	return map[string]func() (any, error){
 		"DescribeDBSnapshots": func() (any, error) { return c.DescribeDBSnapshots(ctx, &rds.DescribeDBSnapshotsInput{}) },
 		"CreateDBSnapshot": func() (any, error) {
 			return c.CreateDBSnapshot(ctx, &rds.CreateDBSnapshotInput{DBInstanceIdentifier: shop, DBSnapshotIdentifier: awssdk.String("more")})
@@ -179,6 +187,7 @@ func TestRecordedStores(t *testing.T) {
 			t.Run(service+"/"+call.Operation+"/"+call.Scenario, func(t *testing.T) {
 				s := newStore(t)
 				answers := s.rdsAnswers()
+				maps.Copy(answers, s.rdsOtherAnswers())
 				if service == "elasticache" {
 					answers = s.cacheAnswers()
 				}

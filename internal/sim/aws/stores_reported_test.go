@@ -11,16 +11,12 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// TestReportedRefusals provokes what users have reported of RDS and ElastiCache, and compares code and wording.
-func TestReportedRefusals(t *testing.T) {
-	var rec struct {
-		Reports []struct{ Service, When, Code, Message, Ref string }
-	}
-	readRecording(t, "rds/reported.json", &rec)
-	s := newStore(t)
+// provocations make what users have reported happen.
+func (s *store) provocations(t *testing.T) map[string]func() error {
+	t.Helper()
 	ctx, c := s.ctx(), s.rds
 	shop, nets := awssdk.String("shop"), awssdk.String("nets")
-	provoke := map[string]func() error{
+	return map[string]func() error{
 		"DeleteDBSubnetGroup in use": func() error {
 			_, err := c.DeleteDBSubnetGroup(ctx, &rds.DeleteDBSubnetGroupInput{DBSubnetGroupName: nets})
 			return err
@@ -66,6 +62,16 @@ func TestReportedRefusals(t *testing.T) {
 			return err
 		},
 	}
+}
+
+// TestReportedRefusals provokes what users have reported of RDS and ElastiCache, and compares code and wording.
+func TestReportedRefusals(t *testing.T) {
+	var rec struct {
+		Reports []struct{ Service, When, Code, Message, Ref string }
+	}
+	readRecording(t, "rds/reported.json", &rec)
+	s := newStore(t)
+	provoke := s.provocations(t)
 	for _, r := range rec.Reports {
 		f := provoke[r.When]
 		if f == nil {
