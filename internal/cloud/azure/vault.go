@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/keyvault/armkeyvault"
@@ -250,9 +251,13 @@ func (p *Provider) removeVault(ctx context.Context, r *pipeline.Run) error {
 	return p.purgeVault(ctx, r, rec)
 }
 
+// purgePatience is how long a purge may take before it is asked for again.
+const purgePatience = 5 * time.Minute
+
 // purgeVault removes what is kept of a deleted vault ("Azure Key Vault recovery
 // management with soft delete"). Who may not purge waits for the days to pass.
 func (p *Provider) purgeVault(ctx context.Context, r *pipeline.Run, vault job.Object) error {
+	const asked = "purge of the vault"
 	name := lastName(vault.ID)
 	id := managementPrefix + p.subscription + "/providers/" + vaultProvider + "/locations/" + regionName(p.region) + "/deletedVaults/" + name
 	get := func(ctx context.Context, id string) (pipeline.Seen, error) {
@@ -264,7 +269,11 @@ func (p *Provider) purgeVault(ctx context.Context, r *pipeline.Run, vault job.Ob
 		if owner == "" {
 			owner = pipeline.Unmarked
 		}
-		return pipeline.Seen{ID: id, Owner: owner, Reason: "soft-deleted"}, nil
+		s := pipeline.Seen{ID: id, Owner: owner, Reason: "soft-deleted"}
+		if r.Recall(asked) != nil && r.WaitedFor(asked) < purgePatience {
+			s.Status, s.Reason = pipeline.Pending, "being purged"
+		}
+		return s, nil
 	}
 	if _, known := r.Object(kindDeletedVault, "vault"); !known {
 		_, err := get(ctx, id)
@@ -284,6 +293,10 @@ func (p *Provider) purgeVault(ctx context.Context, r *pipeline.Run, vault job.Ob
 		},
 		Delete: func(ctx context.Context, id string) error {
 			_, err := p.request(ctx, http.MethodPost, id+"/purge", nil, nil)
+			if err = pipeline.Unless(err, pipeline.Busy); err == nil { // busy: it is being purged
+				r.Remember(asked, true)
+				r.WaitedFor(asked)
+			}
 			return err
 		},
 	})
