@@ -2,19 +2,23 @@ package databases
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"testing"
 	"time"
-
-	"github.com/go-sql-driver/mysql"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/sim"
 )
+
+// cloudSQL is the way as Cloud SQL's instances of PostgreSQL have it: roles by statements, databases by
+// the control plane.
+func cloudSQL(t *testing.T) cloud.SQLAccess {
+	t.Helper()
+	access := controlled(t, job.Postgres)
+	access.SetUser, access.DropUser = nil, nil
+	return access
+}
 
 // controlled is the way over a control plane, as Cloud SQL has it: statements as the administrator,
 // and users and databases as objects of its API. Its users are more than they should be.
@@ -25,7 +29,7 @@ func controlled(t *testing.T, e job.Engine) cloud.SQLAccess {
 	access.Server = nil
 	access.Query = func(ctx context.Context, database, statements string) ([][]string, error) {
 		_, rows, err := d.Query(ctx, string(e), database, admin, adminPassword, statements)
-		return rows, classified(err)
+		return rows, wordsOf(err)
 	}
 	do := func(ctx context.Context, change func()) error {
 		if err := pipeline.Allow(ctx, pipeline.Call{Service: "sqladmin", Op: "change", Mutating: true}); err != nil {
@@ -57,15 +61,31 @@ func controlled(t *testing.T, e job.Engine) cloud.SQLAccess {
 	return access
 }
 
-// classified is what a cloud's client makes of an error of a statement.
-func classified(err error) error {
-	var pg *pgconn.PgError
-	var my *mysql.MySQLError
-	switch {
-	case errors.As(err, &pg):
-		return &pipeline.CloudError{Class: postgresClass(pg), Service: "sqladmin", Op: "executeSql", Code: pg.Code, Message: pg.Message, Sent: true}
-	case errors.As(err, &my):
-		return &pipeline.CloudError{Class: mysqlClass(my), Service: "sqladmin", Op: "executeSql", Code: fmt.Sprint(my.Number), Message: my.Message, Sent: true}
+// wordsOf is what a control plane passes on of an engine's error: words, without the code.
+func wordsOf(err error) error {
+	if err == nil {
+		return nil
 	}
-	return err
+	return &pipeline.CloudError{Class: pipeline.Unknown, Service: "sqladmin", Op: "executeSql", Code: "INVALID_ARGUMENT", Message: err.Error(), Sent: true}
+}
+
+// TestWordsOfControlPlanes: what quotes a statement does not come through, and what means something
+// has its class.
+func TestWordsOfControlPlanes(t *testing.T) {
+	t.Parallel()
+	for say, want := range map[string]pipeline.Class{
+		`ERROR: permission denied to alter role`: pipeline.Denied, `ERROR: role "x" cannot be dropped because some objects depend on it`: pipeline.Invalid,
+		`ERROR: tuple concurrently updated`: pipeline.Busy, `ERROR: role "x" already exists`: pipeline.Exists, `database "x" does not exist`: pipeline.NotFound,
+		`ERROR: syntax error at or near "hidden"`: pipeline.Invalid, `You have an error in your SQL syntax; check the manual … near 'hidden'`: pipeline.Invalid,
+		`Error 1095: You are not owner of thread 7`: pipeline.Denied, `something else`: pipeline.Unknown,
+	} {
+		access := cloud.SQLAccess{Engine: job.Postgres, Admin: admin, Query: func(context.Context, string, string) ([][]string, error) {
+			return nil, &pipeline.CloudError{Class: pipeline.Unknown, Service: "sqladmin", Op: "executeSql", Message: say, Sent: true}
+		}}
+		_, _, err := open(t, access).Database(t.Context(), "app", "own")
+		if pipeline.ClassOf(err) != want {
+			t.Errorf("%s: %v is %s, not %s", say, err, pipeline.ClassOf(err), want)
+		}
+		noSecret(t, []string{"hidden"}, chain(err))
+	}
 }

@@ -67,17 +67,7 @@ func TestCrowd(t *testing.T) {
 					if i%2 == 0 {
 						which = "same"
 					}
-					err := patiently(t, access, func(s *Server) error {
-						ctx := allowed(t.Context())
-						if err := s.DropRole(ctx, name("r"+which), name("c"+which), name("o"+which)); err != nil {
-							return err
-						}
-						if err := s.DropDatabase(ctx, name("c"+which)); err != nil {
-							return err
-						}
-						return s.DropRole(ctx, name("o"+which), "", "")
-					})
-					if err != nil {
+					if err := patiently(t, access, func(s *Server) error { return dropOne(t, s, name("c"+which), name("o"+which), name("r"+which)) }); err != nil {
 						t.Errorf("%s: %v", which, err)
 					}
 				})
@@ -87,6 +77,18 @@ func TestCrowd(t *testing.T) {
 			noSecret(t, secrets, serverTexts(t)...)
 		})
 	}
+}
+
+// dropOne takes it away again.
+func dropOne(t *testing.T, s *Server, db, owner, reader string) error {
+	ctx := allowed(t.Context())
+	if err := s.DropRole(ctx, reader, db, owner); err != nil {
+		return err
+	}
+	if err := s.DropDatabase(ctx, db); err != nil {
+		return err
+	}
+	return s.DropRole(ctx, owner, "", "")
 }
 
 // makeOne is what a job does for a database and its connection.

@@ -23,106 +23,135 @@ func ways(t *testing.T, do func(t *testing.T, e job.Engine, access cloud.SQLAcce
 			do(t, e, controlled(t, e))
 		})
 	}
+	t.Run("postgres at Cloud SQL", func(t *testing.T) {
+		t.Parallel()
+		do(t, job.Postgres, cloudSQL(t))
+	})
+}
+
+// A life is one database with connections of every mode.
+type life struct {
+	e                                   job.Engine
+	s                                   *Server
+	db, owner, reader, writer, migrator string
+	secrets                             map[string]string
+}
+
+// as is a way in as one of its roles.
+func (l *life) as(t *testing.T, role string) *link {
+	t.Helper()
+	return asUser(t, direct(t, l.e), role, l.secrets[role])
 }
 
 // TestLife takes a database and connections of every mode through their lives.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	ways(t, func(t *testing.T, e job.Engine, access cloud.SQLAccess) {
-		ctx, s := allowed(t.Context()), open(t, access)
 		name := names(t)
-		db, owner, reader, writer, migrator := name("db"), name("own"), name("ro"), name("rw"), name("mig")
-		secret := map[string]string{}
-		for _, role := range []string{owner, reader, writer, migrator} {
-			secret[role] = job.NewPassword()
+		l := &life{e: e, s: open(t, access), db: name("db"), owner: name("own"), reader: name("ro"), writer: name("rw"), migrator: name("mig"), secrets: map[string]string{}}
+		for _, role := range []string{l.owner, l.reader, l.writer, l.migrator} {
+			l.secrets[role] = job.NewPassword()
 		}
-		connect := func(role string) *link { return asUser(t, direct(t, e), role, secret[role]) }
-
-		if exists, ours, err := s.Database(ctx, db, owner); exists || ours || err != nil {
-			t.Fatalf("before: %t %t %v", exists, ours, err)
-		}
-		must(t, s.SetRole(ctx, owner, secret[owner]))
-		must(t, s.CreateDatabase(ctx, db, owner))
-		if exists, ours, err := s.Database(ctx, db, owner); !exists || !ours || err != nil {
-			t.Fatalf("after: %t %t %v", exists, ours, err)
-		}
-		own := connect(owner)
-		must(t, own.runs(ctx, db, "CREATE TABLE before_grants (n INT)"))
-		must(t, own.runs(ctx, db, "INSERT INTO before_grants VALUES (1)"))
-		for role, mode := range map[string]job.AccessMode{reader: job.ReadOnly, writer: job.ReadWrite, migrator: job.OwnerMode} {
-			must(t, s.SetRole(ctx, role, secret[role]))
-			refusedAccess(t, connect(role), db)
-			must(t, s.Grant(ctx, role, db, owner, mode))
-		}
-		must(t, own.runs(ctx, db, "CREATE TABLE after_grants (n INT)"))
-		must(t, connect(migrator).runs(ctx, db, "CREATE TABLE migrated (n INT)"))
+		l.begins(t)
 		for _, table := range []string{"before_grants", "after_grants", "migrated"} {
-			r, w, m := connect(reader), connect(writer), connect(migrator)
-			must(t, r.runs(ctx, db, "SELECT * FROM "+table))
-			must(t, w.runs(ctx, db, "SELECT * FROM "+table))
-			must(t, w.runs(ctx, db, "INSERT INTO "+table+" VALUES (2)"))
-			must(t, w.runs(ctx, db, "UPDATE "+table+" SET n = 3"))
-			must(t, w.runs(ctx, db, "DELETE FROM "+table))
-			refused(t, "a reader inserts", r.runs(ctx, db, "INSERT INTO "+table+" VALUES (2)"))
-			refused(t, "a reader drops", r.runs(ctx, db, "DROP TABLE "+table))
-			refused(t, "a writer truncates", w.runs(ctx, db, "TRUNCATE TABLE "+table))
-			refused(t, "a writer drops", w.runs(ctx, db, "DROP TABLE "+table))
-			must(t, m.runs(ctx, db, "ALTER TABLE "+table+" ADD COLUMN more INT"))
-			must(t, own.runs(ctx, db, "INSERT INTO "+table+" VALUES (7, 8)"))
+			l.mayJustSo(t, table)
 		}
-		refused(t, "a writer makes a table", connect(writer).runs(ctx, db, "CREATE TABLE x (n INT)"))
-		refused(t, "a reader makes a table", connect(reader).runs(ctx, db, "CREATE TABLE x (n INT)"))
-		for _, role := range []string{owner, reader, writer, migrator} {
-			outside(t, e, connect(role), role, db)
+		refused(t, "a writer makes a table", l.as(t, l.writer).runs(t.Context(), l.db, "CREATE TABLE x (n INT)"))
+		refused(t, "a reader makes a table", l.as(t, l.reader).runs(t.Context(), l.db, "CREATE TABLE x (n INT)"))
+		for role := range l.secrets {
+			outside(t, e, l.as(t, role), role, l.db)
 		}
-
-		// Said again it is the same; narrowed, it is less.
-		must(t, s.CreateDatabase(ctx, db, owner))
-		must(t, s.Grant(ctx, writer, db, owner, job.ReadWrite))
-		must(t, s.Grant(ctx, writer, db, owner, job.ReadOnly))
-		refused(t, "a writer who is a reader now", connect(writer).runs(ctx, db, "INSERT INTO migrated VALUES (2)"))
-		must(t, s.Grant(ctx, migrator, db, owner, job.ReadOnly))
-		refused(t, "an owner who is a reader now", connect(migrator).runs(ctx, db, "CREATE TABLE y (n INT)"))
-		must(t, s.Grant(ctx, migrator, db, owner, job.OwnerMode))
-
-		// Rotated: the old password is none.
-		old := secret[reader]
-		secret[reader] = job.NewPassword()
-		must(t, s.SetRole(ctx, reader, secret[reader]))
-		must(t, connect(reader).runs(ctx, db, "SELECT * FROM migrated"))
-		if err := asUser(t, direct(t, e), reader, old).runs(ctx, db, "SELECT 1"); !pipeline.Is(err, pipeline.Expired) {
-			t.Errorf("the old password: %v", err)
-		}
-
-		// A dropped role's sessions end, and what it made stays.
-		live := connect(migrator)
-		must(t, live.runs(ctx, db, "SELECT 1"))
-		must(t, s.DropRole(ctx, migrator, db, owner))
-		if err := live.runs(ctx, db, "SELECT 1"); err == nil {
-			t.Error("a session outlived its role")
-		}
-		must(t, s.DropRole(ctx, migrator, db, owner))
-		must(t, own.runs(ctx, db, "SELECT n FROM migrated"))
-
-		// A database goes with whoever is connected.
-		must(t, s.DropDatabase(ctx, db))
-		if err := own.runs(ctx, db, "SELECT n FROM migrated"); err == nil {
-			t.Error("a session outlived its database")
-		}
-		must(t, s.DropDatabase(ctx, db))
-		for _, role := range []string{reader, writer} {
-			must(t, s.DropRole(ctx, role, db, owner))
-		}
-		must(t, s.DropRole(ctx, owner, "", ""))
-		if exists, _, err := s.Database(ctx, db, owner); exists || err != nil {
-			t.Errorf("dropped: %t %v", exists, err)
-		}
-		for role, password := range secret {
-			if err := asUser(t, direct(t, e), role, password).runs(ctx, maintenanceOf(e), "SELECT 1"); !pipeline.Is(err, pipeline.Expired) {
-				t.Errorf("%s logs in: %v", role, err)
-			}
-		}
+		l.changes(t)
+		l.ends(t)
 	})
+}
+
+// begins makes everything.
+func (l *life) begins(t *testing.T) {
+	ctx := allowed(t.Context())
+	if exists, ours, err := l.s.Database(ctx, l.db, l.owner); exists || ours || err != nil {
+		t.Fatalf("before: %t %t %v", exists, ours, err)
+	}
+	must(t, l.s.SetRole(ctx, l.owner, l.secrets[l.owner]))
+	must(t, l.s.CreateDatabase(ctx, l.db, l.owner))
+	if exists, ours, err := l.s.Database(ctx, l.db, l.owner); !exists || !ours || err != nil {
+		t.Fatalf("after: %t %t %v", exists, ours, err)
+	}
+	own := l.as(t, l.owner)
+	must(t, own.runs(ctx, l.db, "CREATE TABLE before_grants (n INT)"))
+	must(t, own.runs(ctx, l.db, "INSERT INTO before_grants VALUES (1)"))
+	for role, mode := range map[string]job.AccessMode{l.reader: job.ReadOnly, l.writer: job.ReadWrite, l.migrator: job.OwnerMode} {
+		must(t, l.s.SetRole(ctx, role, l.secrets[role]))
+		refusedAccess(t, l.as(t, role), l.db)
+		must(t, l.s.Grant(ctx, role, l.db, l.owner, mode))
+	}
+	must(t, own.runs(ctx, l.db, "CREATE TABLE after_grants (n INT)"))
+	must(t, l.as(t, l.migrator).runs(ctx, l.db, "CREATE TABLE migrated (n INT)"))
+}
+
+// mayJustSo wants each role to do with a table what its mode says, whoever made it and when.
+func (l *life) mayJustSo(t *testing.T, table string) {
+	ctx, r, w := t.Context(), l.as(t, l.reader), l.as(t, l.writer)
+	must(t, r.runs(ctx, l.db, "SELECT * FROM "+table))
+	must(t, w.runs(ctx, l.db, "SELECT * FROM "+table))
+	must(t, w.runs(ctx, l.db, "INSERT INTO "+table+" VALUES (2)"))
+	must(t, w.runs(ctx, l.db, "UPDATE "+table+" SET n = 3"))
+	must(t, w.runs(ctx, l.db, "DELETE FROM "+table))
+	refused(t, "a reader inserts", r.runs(ctx, l.db, "INSERT INTO "+table+" VALUES (2)"))
+	refused(t, "a reader drops", r.runs(ctx, l.db, "DROP TABLE "+table))
+	refused(t, "a writer truncates", w.runs(ctx, l.db, "TRUNCATE TABLE "+table))
+	refused(t, "a writer drops", w.runs(ctx, l.db, "DROP TABLE "+table))
+	must(t, l.as(t, l.migrator).runs(ctx, l.db, "ALTER TABLE "+table+" ADD COLUMN more INT"))
+	must(t, l.as(t, l.owner).runs(ctx, l.db, "INSERT INTO "+table+" VALUES (7, 8)"))
+}
+
+// changes: said again it is the same, narrowed it is less, rotated the old password is none.
+func (l *life) changes(t *testing.T) {
+	ctx := allowed(t.Context())
+	must(t, l.s.CreateDatabase(ctx, l.db, l.owner))
+	must(t, l.s.Grant(ctx, l.writer, l.db, l.owner, job.ReadWrite))
+	must(t, l.s.Grant(ctx, l.writer, l.db, l.owner, job.ReadOnly))
+	refused(t, "a writer who is a reader now", l.as(t, l.writer).runs(ctx, l.db, "INSERT INTO migrated VALUES (2)"))
+	must(t, l.s.Grant(ctx, l.migrator, l.db, l.owner, job.ReadOnly))
+	refused(t, "an owner who is a reader now", l.as(t, l.migrator).runs(ctx, l.db, "CREATE TABLE y (n INT)"))
+	must(t, l.s.Grant(ctx, l.migrator, l.db, l.owner, job.OwnerMode))
+
+	old := l.secrets[l.reader]
+	l.secrets[l.reader] = job.NewPassword()
+	must(t, l.s.SetRole(ctx, l.reader, l.secrets[l.reader]))
+	must(t, l.as(t, l.reader).runs(ctx, l.db, "SELECT * FROM migrated"))
+	if err := asUser(t, direct(t, l.e), l.reader, old).runs(ctx, l.db, "SELECT 1"); !pipeline.Is(err, pipeline.Expired) {
+		t.Errorf("the old password: %v", err)
+	}
+}
+
+// ends: sessions go with their role and their database, and what a role made stays.
+func (l *life) ends(t *testing.T) {
+	ctx, live, own := allowed(t.Context()), l.as(t, l.migrator), l.as(t, l.owner)
+	must(t, live.runs(ctx, l.db, "SELECT 1"))
+	must(t, l.s.DropRole(ctx, l.migrator, l.db, l.owner))
+	if err := live.runs(ctx, l.db, "SELECT 1"); err == nil {
+		t.Error("a session outlived its role")
+	}
+	must(t, l.s.DropRole(ctx, l.migrator, l.db, l.owner))
+	must(t, own.runs(ctx, l.db, "SELECT n FROM migrated"))
+	must(t, l.s.DropDatabase(ctx, l.db))
+	if err := own.runs(ctx, l.db, "SELECT n FROM migrated"); err == nil {
+		t.Error("a session outlived its database")
+	}
+	must(t, l.s.DropDatabase(ctx, l.db))
+	for _, role := range []string{l.reader, l.writer} {
+		must(t, l.s.DropRole(ctx, role, l.db, l.owner))
+	}
+	must(t, l.s.DropRole(ctx, l.owner, "", ""))
+	if exists, _, err := l.s.Database(ctx, l.db, l.owner); exists || err != nil {
+		t.Errorf("dropped: %t %v", exists, err)
+	}
+	for role := range l.secrets {
+		if err := l.as(t, role).runs(ctx, maintenanceOf(l.e), "SELECT 1"); !pipeline.Is(err, pipeline.Expired) {
+			t.Errorf("%s logs in: %v", role, err)
+		}
+	}
 }
 
 func maintenanceOf(e job.Engine) string {

@@ -15,7 +15,10 @@ import (
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
-const service = "SQL"
+const (
+	service       = "SQL"
+	notUnderstood = "the server does not understand a statement"
+)
 
 func invalid(op, message string) error {
 	return &pipeline.CloudError{Class: pipeline.Invalid, Service: service, Op: op, Message: message}
@@ -41,7 +44,7 @@ func (l *link) classify(op string, err error, asked bool) error {
 	case errors.As(err, &my):
 		out.Class, out.Code, out.Message = mysqlClass(my), fmt.Sprint(my.Number), my.Message
 		if my.Number == mySyntax { // it quotes the statement
-			out.Message = "the server does not understand a statement"
+			out.Message = notUnderstood
 		}
 	case errors.Is(err, context.Canceled):
 		out.Message, out.Err = "cut off before the server's answer", context.Canceled
@@ -105,8 +108,8 @@ func innermost(err error) string {
 // postgresWords are what the server said, with the names of what it speaks of, and nothing of the
 // statement.
 func postgresWords(pg *pgconn.PgError) string {
-	if pg.Code == "42601" { // syntax_error quotes the statement
-		return "the server does not understand a statement"
+	if pg.Code == stateSyntax { // it quotes the statement
+		return notUnderstood
 	}
 	if pg.Code == stateDependents && pg.Detail != "" {
 		return pg.Message + ": " + strings.ReplaceAll(pg.Detail, "\n", "; ")
@@ -125,6 +128,7 @@ const (
 	stateDependents        = "2BP01"
 	stateInUse             = "55006"
 	stateDenied            = "42501"
+	stateSyntax            = "42601"
 	stateInternal          = "XX000"
 )
 
@@ -182,6 +186,55 @@ func mysqlClass(my *mysql.MySQLError) pipeline.Class {
 		return pipeline.Invalid
 	}
 	return pipeline.Unknown
+}
+
+// words are what the engines say, where a control plane passes on their words and not their codes.
+var words = []struct {
+	say, code string
+	class     pipeline.Class
+}{
+	{"not owner of thread", fmt.Sprint(myKillDenied), pipeline.Denied},
+	{"unknown thread id", fmt.Sprint(myNoThread), pipeline.NotFound},
+	{"no such grant", fmt.Sprint(myNoGrant), pipeline.NotFound},
+	{"procedure mysql.", fmt.Sprint(myNoProcedure), pipeline.NotFound},
+	{"error in your sql syntax", fmt.Sprint(mySyntax), pipeline.Invalid},
+	{"syntax error", stateSyntax, pipeline.Invalid},
+	{"permission denied", stateDenied, pipeline.Denied},
+	{"must be owner of", stateDenied, pipeline.Denied},
+	{"access denied", fmt.Sprint(myNeeds), pipeline.Denied},
+	{"objects depend on it", stateDependents, pipeline.Invalid},
+	{"being accessed by other users", stateInUse, pipeline.Busy},
+	{"concurrently updated", stateInternal, pipeline.Busy},
+	{"concurrently deleted", stateInternal, pipeline.Busy},
+	{"deadlock", "40P01", pipeline.Busy},
+	{"lock timeout", "55P03", pipeline.Busy},
+	{"lock wait timeout", "1205", pipeline.Busy},
+	{"already exists", stateDuplicateObject, pipeline.Exists},
+	{"duplicate key", stateUniqueViolation, pipeline.Exists},
+	{"database exists", fmt.Sprint(myExists), pipeline.Exists},
+	{"does not exist", stateUndefinedObject, pipeline.NotFound},
+	{"read-only", "25006", pipeline.Unavailable},
+}
+
+// byWords gives an error of a control plane the class that its words have, and the code, unless the
+// cloud knows a class itself that stands: nothing reached the engine, or it is ours to wait.
+func byWords(err error) error {
+	var ce *pipeline.CloudError
+	if !errors.As(err, &ce) || pipeline.Is(err, pipeline.Throttled, pipeline.Expired, pipeline.Unavailable, pipeline.Refused, pipeline.Quota) {
+		return err
+	}
+	message := strings.ToLower(ce.Message)
+	for _, w := range words {
+		if strings.Contains(message, w.say) {
+			said := *ce
+			said.Class, said.Code = w.class, w.code
+			if w.class == pipeline.Invalid && w.code != stateDependents {
+				said.Message, said.Err = notUnderstood, nil // it quotes the statement
+			}
+			return &said
+		}
+	}
+	return err
 }
 
 // is reports whether an error has one of the codes of its engine.

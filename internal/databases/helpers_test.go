@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 
 const (
 	admin         = "zopadmin"
-	adminPassword = "Adm1nOfTheTests000000000000" //nolint:gosec // of a server that lives as long as the tests
+	adminPassword = "Adm1nOfTheTests000000000000"
 )
 
 var engines = []job.Engine{job.Postgres, job.MySQL}

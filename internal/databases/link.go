@@ -82,7 +82,7 @@ func (l *link) run(ctx context.Context, call pipeline.Call, database, statements
 	defer cancel()
 	if l.access.Query != nil {
 		rows, err := l.access.Query(ctx, database, statements)
-		return rows, l.scrub(err)
+		return rows, l.scrub(byWords(err))
 	}
 	c := l.conns[database]
 	if c != nil && !c.alive() {
@@ -140,7 +140,7 @@ func connectPostgres(ctx context.Context, s *cloud.SQLServer, secure *tls.Config
 		return nil, err
 	}
 	// Nothing of PGHOST and its like counts here.
-	c.Host, c.Port, c.User, c.Password, c.Database = s.Host, uint16(s.Port), user, password, database //nolint:gosec // a port
+	c.Host, c.Port, c.User, c.Password, c.Database = s.Host, uint16(s.Port), user, password, database
 	c.TLSConfig, c.Fallbacks, c.ValidateConnect, c.ConnectTimeout = secure, nil, nil, connectLimit
 	c.RuntimeParams = map[string]string{
 		"application_name": clientName, "client_encoding": "UTF8", "standard_conforming_strings": "on", "search_path": "pg_catalog",

@@ -32,7 +32,7 @@ type mariadb struct {
 const masterGrants = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, RELOAD, PROCESS, REFERENCES, INDEX, ALTER, SHOW DATABASES, " +
 	"CREATE TEMPORARY TABLES, LOCK TABLES, EXECUTE, CREATE VIEW, SHOW VIEW, CREATE ROUTINE, ALTER ROUTINE, CREATE USER, EVENT, TRIGGER"
 
-// killProcedures are how the clouds let their administrators end others' sessions.
+// killProcedures are how AWS and Azure let their administrators end others' sessions.
 // https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/mysql-stored-proc-ending.html
 var killProcedures = []string{"rds_kill", "az_kill"}
 
@@ -76,7 +76,7 @@ func (m *mariadb) initialise(ctx context.Context, dir string) error {
 		install = "mariadb-install-db"
 	}
 	cmd := command(ctx, m.who, filepath.Dir(dir), install, "--no-defaults", "--datadir="+dir, "--auth-root-authentication-method=socket",
-		"--skip-test-db", "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=16M")
+		"--skip-test-db", "--tmpdir="+filepath.Dir(dir), "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=16M")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("mariadb-install-db: %w: %s", err, out)
 	}
@@ -90,10 +90,12 @@ func (m *mariadb) launch(ctx context.Context) (*process, error) {
 	}
 	m.port = port
 	in := func(file string) string { return filepath.Join(m.home.run, file) }
+	// A server that starts sweeps its tmpdir: of a common one it would take what others are using.
 	conf := fmt.Sprintf(`[mariadbd]
 datadir = %s
 socket = %s
 pid-file = %s
+tmpdir = %s
 bind-address = 127.0.0.1
 port = %d
 init-file = %s
@@ -117,7 +119,7 @@ max-connections = 100
 table-open-cache = 200
 skip-log-bin
 character-set-server = utf8mb4
-`, m.data, m.socket(), in("pid"), port, in("init.sql"), in(certFile), in(keyFile), in("ca.pem"))
+`, m.data, m.socket(), in("pid"), m.home.run, port, in("init.sql"), in(certFile), in(keyFile), in("ca.pem"))
 	if err := writeFor(m.who, in("my.cnf"), []byte(conf)); err != nil {
 		return nil, err
 	}
@@ -136,6 +138,9 @@ func (m *mariadb) apply(ctx context.Context, spec sim.DatabaseServer) error {
 	}
 	statements := make([]string, 0, 8)
 	for _, name := range killProcedures {
+		if strings.HasPrefix(spec.AdminRole, "cloudsql") {
+			break // it has the privilege instead, below
+		}
 		statements = append(statements, fmt.Sprintf("CREATE OR REPLACE DEFINER=%s@localhost PROCEDURE mysql.%s(IN thread BIGINT) SQL SECURITY DEFINER KILL thread", superuser, name))
 	}
 	if spec.AdminRole != "" {
@@ -149,7 +154,11 @@ func (m *mariadb) apply(ctx context.Context, spec sim.DatabaseServer) error {
 		if err := m.setUser(ctx, spec, sim.DatabaseUser{Name: spec.Admin, Password: spec.Password}); err != nil {
 			return err
 		}
-		if err := m.exec(ctx, "GRANT "+masterGrants+" ON *.* TO "+at(spec.Admin)+" WITH GRANT OPTION"); err != nil {
+		grants := masterGrants
+		if strings.HasPrefix(spec.AdminRole, "cloudsql") {
+			grants += ", CONNECTION ADMIN"
+		}
+		if err := m.exec(ctx, "GRANT "+grants+" ON *.* TO "+at(spec.Admin)+" WITH GRANT OPTION"); err != nil {
 			return err
 		}
 	}

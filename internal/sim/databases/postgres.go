@@ -163,7 +163,7 @@ func (p *postgres) apply(ctx context.Context, spec sim.DatabaseServer) error {
 // reload has the server read its files again, and waits until it has.
 func (p *postgres) reload(ctx context.Context) error {
 	const loaded = "SELECT pg_conf_load_time()"
-	_, before, err := p.rows(ctx, "", loaded)
+	before, err := p.rows(ctx, "", loaded)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (p *postgres) reload(ctx context.Context) error {
 		return err
 	}
 	for {
-		_, after, err := p.rows(ctx, "", loaded)
+		after, err := p.rows(ctx, "", loaded)
 		if err != nil || after[0][0] != before[0][0] {
 			return err
 		}
@@ -274,12 +274,12 @@ func (p *postgres) dropUser(ctx context.Context, spec sim.DatabaseServer, name s
 }
 
 func (p *postgres) has(ctx context.Context, role string) bool {
-	_, rows, err := p.rows(ctx, "", "SELECT 1 FROM pg_roles WHERE rolname = "+literal(role))
+	rows, err := p.rows(ctx, "", "SELECT 1 FROM pg_roles WHERE rolname = "+literal(role))
 	return err == nil && len(rows) == 1
 }
 
 func (p *postgres) names(ctx context.Context) (databases, users []string, err error) {
-	_, rows, err := p.rows(ctx, "", "SELECT 'd', datname FROM pg_database WHERE NOT datistemplate UNION ALL "+
+	rows, err := p.rows(ctx, "", "SELECT 'd', datname FROM pg_database WHERE NOT datistemplate UNION ALL "+
 		"SELECT 'u', rolname FROM pg_roles WHERE rolcanlogin AND rolname <> "+literal(superuser)+" ORDER BY 1, 2")
 	for _, row := range rows {
 		if row[0] == "d" {
@@ -297,7 +297,7 @@ func (p *postgres) connect(ctx context.Context, database string) (*pgx.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	c.Host, c.Port, c.User, c.Database = p.home.run, uint16(p.port), superuser, cmp.Or(database, "postgres") //nolint:gosec // a port
+	c.Host, c.Port, c.User, c.Database = p.home.run, uint16(p.port), superuser, cmp.Or(database, "postgres")
 	return dial(ctx, c)
 }
 
@@ -308,17 +308,18 @@ func dial(ctx context.Context, c *pgx.ConnConfig) (*pgx.Conn, error) {
 }
 
 func (p *postgres) exec(ctx context.Context, database, statements string) error {
-	_, _, err := p.rows(ctx, database, statements)
+	_, err := p.rows(ctx, database, statements)
 	return err
 }
 
-func (p *postgres) rows(ctx context.Context, database, statements string) ([]string, [][]string, error) {
+func (p *postgres) rows(ctx context.Context, database, statements string) ([][]string, error) {
 	conn, err := p.connect(ctx, database)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	return lastRows(ctx, conn, statements)
+	_, rows, err := lastRows(ctx, conn, statements)
+	return rows, err
 }
 
 func (p *postgres) query(ctx context.Context, database, user, password, statements string) ([]string, [][]string, error) {
@@ -326,7 +327,7 @@ func (p *postgres) query(ctx context.Context, database, user, password, statemen
 	if err != nil {
 		return nil, nil, err
 	}
-	c.Host, c.Port, c.User, c.Password, c.Database = "127.0.0.1", uint16(p.port), user, password, cmp.Or(database, "postgres") //nolint:gosec // a port
+	c.Host, c.Port, c.User, c.Password, c.Database = "127.0.0.1", uint16(p.port), user, password, cmp.Or(database, "postgres")
 	c.TLSConfig = p.ca.client()
 	conn, err := dial(ctx, c)
 	if err != nil {

@@ -103,7 +103,7 @@ func (p *process) end(gently bool) {
 func command(ctx context.Context, who *syscall.Credential, dir, path string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...) //nolint:gosec // binaries of this machine's packages
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin:/opt/homebrew/bin", "LC_ALL=C", "TZ=UTC", "HOME=" + dir}
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin:/opt/homebrew/bin", "LC_ALL=C", "TZ=UTC", "HOME=" + dir, "TMPDIR=" + dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: who}
 	return cmd
 }

@@ -78,6 +78,7 @@ const (
 	startLimit  = time.Minute      // for a start, with the making of data
 	changeLimit = 30 * time.Second // for one change
 	changeTries = 4
+	startTries  = 3
 	maxRestarts = 5
 	viewAge     = 500 * time.Millisecond
 )
@@ -226,6 +227,10 @@ func (s *server) start() {
 	ctx, cancel := context.WithTimeout(s.ctx, startLimit)
 	defer cancel()
 	p, err := s.engine.start(ctx, s.current())
+	for try := 1; err != nil && try < startTries && ctx.Err() == nil; try++ {
+		s.all.opt.Log.Warn("simulated datastore: start", "datastore", s.spec.ID, "try", try, "error", err)
+		p, err = s.engine.start(ctx, s.current())
+	}
 	if err != nil && s.ctx.Err() == nil {
 		s.all.opt.Log.Error("simulated datastore: start", "datastore", s.spec.ID, "error", err)
 	}
