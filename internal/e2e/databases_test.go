@@ -348,3 +348,22 @@ func (r *rig) secret(cluster *job.Job, namespace, name string) map[string][]byte
 	}
 	return s.Data
 }
+
+// datastoreServices are the simulated services that make and change datastores and
+// caches.
+var datastoreServices = []string{"rds", "elasticache", "sqladmin", "redis", "memorystore", "postgresql", "mysql", "cache"}
+
+// checkCustomerDatabases demands of every test of this package that no job but one
+// that makes a datastore has changed one. The books leave out what a test itself has
+// placed.
+func (r *rig) checkCustomerDatabases(t testing.TB) {
+	if r.makesDatastores {
+		return
+	}
+	yes := true
+	for _, e := range r.world.Books(sim.BookFilter{Mutating: &yes}) {
+		if slices.Contains(datastoreServices, e.Service) {
+			t.Errorf("a datastore was changed without a job that makes one: %s %s %v", e.Service, e.Operation, e.Resources)
+		}
+	}
+}

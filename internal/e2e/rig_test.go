@@ -40,21 +40,22 @@ const (
 
 // A rig is a ledger, a simulated cloud, and the workers between them.
 type rig struct {
-	t         testing.TB
-	cloud     job.Provider
-	world     *sim.World
-	url       string
-	d         *db.DB
-	file      string // of d
-	ledger    *ledger.Ledger
-	spaces    *spaces.Client
-	kube      *simkube.Kube
-	databases *simdatabases.Databases
-	inside    bool         // the workers stand in the network of what they make
-	kubeIn    string       // where it keeps what is in clusters
-	keys      atomic.Value // the access key that new credentials carry
-	jobID     string
-	n         int // workers started
+	t               testing.TB
+	cloud           job.Provider
+	world           *sim.World
+	url             string
+	d               *db.DB
+	file            string // of d
+	ledger          *ledger.Ledger
+	spaces          *spaces.Client
+	kube            *simkube.Kube
+	databases       *simdatabases.Databases
+	makesDatastores bool         // some job of the rig makes a datastore or a cache
+	inside          bool         // the workers stand in the network of what they make
+	kubeIn          string       // where it keeps what is in clusters
+	keys            atomic.Value // the access key that new credentials carry
+	jobID           string
+	n               int // workers started
 
 	later func() int // faults that are not placed yet
 }
@@ -76,12 +77,13 @@ func newRigAt(t testing.TB, at job.Provider, o sim.Options) *rig {
 
 // frozen is a rig at rest, from which others can start.
 type frozen struct {
-	cloud     job.Provider
-	db, world []byte
-	clusters  string // where what is in them is kept
-	jobID     string
-	inside    bool
-	before    sim.Snapshot // the account before anything was made
+	cloud           job.Provider
+	db, world       []byte
+	clusters        string // where what is in them is kept
+	jobID           string
+	inside          bool
+	makesDatastores bool
+	before          sim.Snapshot // the account before anything was made
 }
 
 // freeze ends the rig and keeps what it has come to.
@@ -97,7 +99,7 @@ func (r *rig) freeze(before sim.Snapshot) *frozen {
 	}
 	r.kube.Shutdown()
 	r.databases.Shutdown()
-	f := &frozen{cloud: r.cloud, jobID: r.jobID, inside: r.inside, before: before, clusters: r.kubeIn}
+	f := &frozen{cloud: r.cloud, jobID: r.jobID, inside: r.inside, makesDatastores: r.makesDatastores, before: before, clusters: r.kubeIn}
 	if f.db, err = os.ReadFile(r.file); err != nil {
 		r.t.Fatal(err)
 	}
@@ -156,8 +158,9 @@ func thaw(t testing.TB, o sim.Options, f frozen) *rig {
 	t.Cleanup(func() { _ = d.Close() })
 	client, closeSpaces := spaces.BuiltIn(spaces.NewRegistry(d))
 	t.Cleanup(func() { _ = closeSpaces() })
-	r := &rig{t: t, cloud: f.cloud, world: w, url: url, kube: kube, kubeIn: kubeIn, databases: databases, inside: f.inside, d: d, file: file, jobID: f.jobID, ledger: ledger.New(d, ledger.Options{}), spaces: client}
+	r := &rig{t: t, cloud: f.cloud, world: w, url: url, kube: kube, kubeIn: kubeIn, databases: databases, inside: f.inside, makesDatastores: f.makesDatastores, d: d, file: file, jobID: f.jobID, ledger: ledger.New(d, ledger.Options{}), spaces: client}
 	r.keys.Store("AKIAIOSFODNN7EXAMPLE")
+	t.Cleanup(func() { r.checkCustomerDatabases(t) })
 	return r
 }
 
@@ -335,6 +338,7 @@ func (r *rig) job(family job.ResourceType, name, spec string, change ...func(*jo
 		r.t.Fatal(err)
 	}
 	r.jobID = j.ID
+	r.makesDatastores = r.makesDatastores || j.Owns() && (family == job.Datastore || family == job.Cache)
 	return j
 }
 
