@@ -16,6 +16,12 @@
 // where the kind takes them then and as its description where it does not
 // (marks.go), and is found again by them with one list a kind and pass (kinds.go).
 //
+// Cloud SQL and Memorystore (sql*.go, redis*.go, valkey*.go; what they share is in
+// datastore*.go) answer with operations too, take no token and know what they made by
+// its name. Nothing of an instance is ever changed but the deletion protection that a
+// teardown lifts; SQL runs over the Data API, with the password that Cloud SQL itself
+// reads from a regional secret.
+//
 // The ID of an object, in the ledger and in InfraConfig, is its relative resource
 // name, such as projects/P/regions/R/subnetworks/S (links.go).
 package gcp
