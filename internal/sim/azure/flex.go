@@ -275,8 +275,29 @@ func (c *Cloud) childIdle(r *request, id string) error {
 	if server.State != serverReady {
 		return refuse(http.StatusConflict, "ServerIsNotReady", "The operation can only be performed on Started servers. Server Name = %s, Current Server State = %s", server.Name, server.State)
 	}
-	if res := c.find(id); res != nil && res.busy() {
+	if res := c.find(id); res != nil && res.busy() || c.mixing(r, server, id) {
 		return serverBusy(server.Name)
 	}
 	return nil
+}
+
+// mixing says whether PostgreSQL would have to write a parameter and something else of a server side by side, which it has not done
+// since 2023 (github.com/Azure-Samples/acme-fitness-store/pull/185, github.com/Azure/bicep-registry-modules/issues/4289).
+func (c *Cloud) mixing(r *request, server *Resource, id string) bool {
+	e := flexOf(server.Type)
+	if e != flexPostgres || r.version < "2023" {
+		return false
+	}
+	parameter := strings.Contains(key(id), "/configurations/")
+	for _, name := range []string{"configurations", "databases", "firewallRules", "administrators"} {
+		if (name == "configurations") == parameter {
+			continue
+		}
+		for _, other := range c.children(server.ID, e.child(name)) {
+			if other.busy() {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -205,6 +205,14 @@ func (g *rig) pgSettings(t *testing.T, held *heldServers, id string) {
 	}
 	g.world.Step(time.Minute)
 	refused(t, put("no_such_thing", "on"), 404, "ResourceNotFound")
+	busy, err := g.pg().NewDatabasesClient().BeginCreate(g.ctx, "rg", "db1", "side", armpostgresqlflexibleservers.Database{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = settings.BeginPut(g.ctx, "rg", "db1", "log_statement", armpostgresqlflexibleservers.ConfigurationForUpdate{
+		Properties: &armpostgresqlflexibleservers.ConfigurationProperties{Value: new("ddl"), Source: new("user-override")}}, nil)
+	refused(t, err, 409, "ServerIsBusy")
+	done(g, busy, nil)
 	refused(t, put("log_connections", "maybe"), 400, "InvalidParameterValue")
 	n := 0
 	for pages := settings.NewListByServerPager("rg", "db1", nil); pages.More(); {
