@@ -3,6 +3,7 @@ package databases
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -71,10 +72,10 @@ func (m *mysqlEngine) pattern(ctx context.Context, op, name string) (string, err
 	return myPattern(name), nil
 }
 
-// held are a user's privileges in a database.
-func (m *mysqlEngine) held(ctx context.Context, op, user, pattern string) (privileges []string, grantable bool, err error) {
+// held are an account's privileges in a database.
+func (m *mysqlEngine) held(ctx context.Context, op, account, pattern string) (privileges []string, grantable bool, err error) {
 	rows, err := m.ask(ctx, op, "SELECT PRIVILEGE_TYPE, IS_GRANTABLE FROM information_schema.SCHEMA_PRIVILEGES WHERE GRANTEE = "+
-		myLiteral(myAccount(user))+" AND TABLE_SCHEMA = "+myLiteral(pattern)+" AND PRIVILEGE_TYPE <> 'USAGE' ORDER BY 1")
+		myLiteral(account)+" AND TABLE_SCHEMA = "+myLiteral(pattern)+" AND PRIVILEGE_TYPE <> 'USAGE' ORDER BY 1")
 	for _, row := range rows {
 		privileges = append(privileges, row[0])
 		grantable = grantable || row[1] == "YES"
@@ -91,7 +92,7 @@ func (m *mysqlEngine) database(ctx context.Context, name, owner string) (exists,
 	if err != nil {
 		return exists, false, err
 	}
-	privileges, _, err := m.held(ctx, op, owner, pattern)
+	privileges, _, err := m.held(ctx, op, myAccount(owner), pattern)
 	return exists, slices.Contains(privileges, "CREATE") && slices.Contains(privileges, "DROP"), err
 }
 
@@ -140,7 +141,7 @@ func (m *mysqlEngine) createAlone(ctx context.Context, name, owner string) error
 			return err
 		}
 	}
-	if err := m.setPrivileges(ctx, op, owner, pattern, ownerPrivileges); err != nil || exists {
+	if err := m.setPrivileges(ctx, op, myAccount(owner), pattern, ownerPrivileges); err != nil || exists {
 		return err
 	}
 	if m.access.CreateDatabase != nil {
@@ -150,7 +151,7 @@ func (m *mysqlEngine) createAlone(ctx context.Context, name, owner string) error
 	}
 	if pipeline.Is(err, pipeline.Exists) {
 		// Made in between, and not by us: it is given back before anybody takes it for ours.
-		if revoked := m.setPrivileges(ctx, op, owner, pattern, nil); revoked != nil {
+		if revoked := m.setPrivileges(ctx, op, myAccount(owner), pattern, nil); revoked != nil {
 			return revoked
 		}
 	}
@@ -164,25 +165,26 @@ func (m *mysqlEngine) revokeOthers(ctx context.Context, op, pattern, owner strin
 		return err
 	}
 	for _, row := range rows {
-		// GRANTEE is written as an account: 'user'@'host'.
-		err := m.each(ctx, op, "REVOKE ALL PRIVILEGES, GRANT OPTION ON "+myIdent(pattern)+".* FROM "+row[0])
-		if is(err, fmt.Sprint(mySyntax)) { // MariaDB takes them one after the other
-			err = m.each(ctx, op, "REVOKE ALL PRIVILEGES ON "+myIdent(pattern)+".* FROM "+row[0])
+		if !accountRE.MatchString(row[0]) {
+			return invalid(op, fmt.Sprintf("the account %q has rights in a database of that name, from before it is made; take them from it first", row[0]))
 		}
-		if err != nil && !is(err, fmt.Sprint(myNoGrant)) {
+		if err := m.setPrivileges(ctx, op, row[0], pattern, nil); err != nil && !is(err, fmt.Sprint(myNoGrant)) {
 			return err
 		}
 	}
 	return nil
 }
 
-// setPrivileges gives a user just these in a database.
-func (m *mysqlEngine) setPrivileges(ctx context.Context, op, user, pattern string, want []string) error {
-	have, grantable, err := m.held(ctx, op, user, pattern)
+// accountRE is an account as information_schema writes it, which escapes nothing.
+var accountRE = regexp.MustCompile(`^'[^'\\]*'@'[^'\\]*'$`)
+
+// setPrivileges gives an account just these in a database.
+func (m *mysqlEngine) setPrivileges(ctx context.Context, op, account, pattern string, want []string) error {
+	have, grantable, err := m.held(ctx, op, account, pattern)
 	if err != nil {
 		return err
 	}
-	on, account := " ON "+myIdent(pattern)+".*", myAccount(user)
+	on := " ON " + myIdent(pattern) + ".*"
 	less := func(a, b []string) (out []string) {
 		for _, p := range a {
 			if !slices.Contains(b, p) {
@@ -321,7 +323,7 @@ func (m *mysqlEngine) grant(ctx context.Context, role, database, _ string, mode 
 	if err != nil {
 		return err
 	}
-	return m.setPrivileges(ctx, op, role, pattern, myPrivileges[mode])
+	return m.setPrivileges(ctx, op, myAccount(role), pattern, myPrivileges[mode])
 }
 
 func (m *mysqlEngine) dropRole(ctx context.Context, role, database, _ string) error {

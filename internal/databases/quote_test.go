@@ -170,6 +170,30 @@ func TestPatternIsNobodyElses(t *testing.T) {
 	refusedAccess(t, user, "patxtern")
 }
 
+// TestGrantsEndWithTheirDatabase: who could read a database that was dropped cannot read the next one of
+// its name.
+func TestGrantsEndWithTheirDatabase(t *testing.T) {
+	t.Parallel()
+	for _, e := range engines {
+		access := direct(t, e)
+		ctx, s := allowed(t.Context()), open(t, access)
+		password := job.NewPassword()
+		for _, role := range []string{"ends_first", "ends_second", "ends_reader"} {
+			must(t, s.SetRole(ctx, role, password))
+		}
+		must(t, s.CreateDatabase(ctx, "ends", "ends_first"))
+		must(t, s.Grant(ctx, "ends_reader", "ends", "ends_first", job.ReadOnly))
+		must(t, asUser(t, access, "ends_reader", password).runs(ctx, "ends", "SELECT 1"))
+		must(t, s.DropDatabase(ctx, "ends"))
+		must(t, s.CreateDatabase(ctx, "ends", "ends_second"))
+		refusedAccess(t, asUser(t, access, "ends_reader", password), "ends")
+		refusedAccess(t, asUser(t, access, "ends_first", password), "ends")
+		if _, ours, err := s.Database(ctx, "ends", "ends_first"); ours || err != nil {
+			t.Errorf("%s: the first owner's: %t, %v", e, ours, err)
+		}
+	}
+}
+
 // TestNamesAreRefused: nothing but names that rows of ours can have goes any further.
 func TestNamesAreRefused(t *testing.T) {
 	t.Parallel()
