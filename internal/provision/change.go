@@ -161,7 +161,7 @@ func (s *Service) operate(j *job.Job, r PatchRequest, warnings *[]string) (strin
 		return "", nil, invalid(job.FieldError{Field: "vmOp", Message: fmt.Sprintf("%.40q is not an operation", string(op)), Fix: "use attach_lb or detach_lb"})
 	case r.Status != nil || r.ComponentOp != nil || r.Revision != nil || r.Name != nil || r.Mode != nil || r.CloudAccountID != nil || r.Region != nil || r.Labels != nil:
 		return "", nil, invalid(job.FieldError{Field: "vmOp", Message: "comes with other changes", Fix: "send the operation alone; attach_lb may bring config.spec.loadBalancer"})
-	case j.ResourceType != job.VM || j.Kind != job.Provisioning:
+	case j.ResourceType != job.VM || j.Kind == job.Remediation:
 		return "", nil, invalid(job.FieldError{Field: "vmOp", Message: fmt.Sprintf("is for VM jobs, and this is a %s job", j.ResourceType), Fix: "leave it out"})
 	case !j.Owns():
 		return "", nil, invalid(job.FieldError{Field: "vmOp", Message: "this job adopted its VMs: it only reads them", Fix: "change the load balancer where it is managed"})

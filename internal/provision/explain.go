@@ -144,7 +144,7 @@ func nextActs(j *job.Job) []NextAct {
 	if j.State().Active() {
 		add("Watch it", "jobs watch "+j.ID, "GET "+path+"/events")
 	}
-	if can(job.Operate) && j.ResourceType == job.VM && j.Owns() && j.Kind == job.Provisioning {
+	if can(job.Operate) && j.ResourceType == job.VM && j.Owns() && j.Kind != job.Remediation {
 		lb, err := j.LoadBalancer()
 		switch {
 		case err == nil && lb == nil:

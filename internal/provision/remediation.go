@@ -85,7 +85,8 @@ func (s *Service) bindSubject(ctx context.Context, r *CreateRequest) (bound, err
 	if r.Config.Spec, err = canonical(spec); err != nil {
 		return b, fmt.Errorf("spec of %s: %w", r.Name, err)
 	}
-	b.infra.Remediation = &job.RemediationInfo{SubjectJob: b.subject.ID, SubjectName: b.subject.Name, Action: spec.Action, Schedule: r.schedule}
+	b.infra.Remediation = &job.RemediationInfo{SubjectJob: b.subject.ID, SubjectName: b.subject.Name, Action: spec.Action}
+	b.infra.Remediation.Schedule, _ = ctx.Value(scheduleKey{}).(string)
 	return b, nil
 }
 

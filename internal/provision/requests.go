@@ -26,8 +26,6 @@ type CreateRequest struct {
 	Labels         map[string]string `json:"labels,omitempty" doc:"Become tags or labels of everything that the job makes"`
 	Config         ConfigRequest     `json:"config,omitempty" doc:"What is asked for"`
 	Submit         bool              `json:"submit,omitempty" doc:"true: queue the job at once; otherwise it stays a draft until PATCH {\"status\":\"queued\"}"`
-
-	schedule string // the schedule that asks for it
 }
 
 // parts checks the spec by the schema of its resource type, so that everything

@@ -327,7 +327,11 @@ func (s *Service) RunSchedules(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// scheduleKey is where the context of a due time has its schedule's ID.
+type scheduleKey struct{}
+
 func (s *Service) runSchedule(ctx context.Context, row *job.Schedule, now time.Time) error {
+	ctx = context.WithValue(ctx, scheduleKey{}, row.ID)
 	ctx = access.With(ctx, access.Principal{OrgID: row.OrgID, Actor: ScheduleActor, Roles: []string{access.Editor}})
 	plan, err := schedule.Parse(row.ScheduleSpec)
 	if err != nil {
@@ -362,7 +366,7 @@ func requestOf(row *job.Schedule, due schedule.Transition) (CreateRequest, error
 	spec, err := canonical(job.RemediationSpec{
 		Action: due.Action, JobID: row.JobID, Pool: row.Pool, AllowAdopted: row.AllowAdopted, Reason: "schedule " + row.ID + ", due " + due.At.UTC().Format(time.RFC3339),
 	})
-	return CreateRequest{Kind: job.Remediation, Config: ConfigRequest{Spec: spec}, Submit: true, schedule: row.ID}, err
+	return CreateRequest{Kind: job.Remediation, Config: ConfigRequest{Spec: spec}, Submit: true}, err
 }
 
 // busy reports whether another job is at work on a schedule's subject.
