@@ -94,6 +94,9 @@ func (p *Provider) offeredNodes(ctx context.Context, e job.Engine) ([]string, er
 			}
 			return names, out.Marker, nil
 		})
+		if err == nil && len(all) == 0 && e == job.Valkey {
+			return p.offeredNodes(ctx, job.Redis) // reservations are for either engine
+		}
 		slices.Sort(all)
 		return slices.Compact(all), err
 	})

@@ -158,6 +158,28 @@ func TestDatastoreThatFails(t *testing.T) {
 	g.onlyKept()
 }
 
+// An instance that has worked and fails later is never replaced: there is data in it.
+func TestDatastoreWithDataIsKept(t *testing.T) {
+	t.Parallel()
+	g := newData(t, sim.Options{}, job.ModeCreate, `{"engine":"postgres","skipFinalSnapshot":true}`)
+	g.create()
+	id := g.id(kindDBInstance, datastoreKey)
+	if _, err := g.world.SetObjectState(id, "incompatible-parameters", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	g.world.Step(2 * time.Hour)
+	since := g.mark()
+	for range 3 { // a retry after a retry
+		g.another()
+		if err := g.try(false, g.dataSteps()...); fatalCode(err) != "timed-out" || !strings.Contains(err.Error(), "incompatible-parameters") {
+			t.Fatalf("the verdict is %v", err)
+		}
+	}
+	if _, changes := g.calls(since); sum(changes) > 0 {
+		t.Errorf("it changed %v", changes)
+	}
+}
+
 // A name that the cloud holds, though nothing of it is there, is given up for another
 // one three times; then the job says so. A visible namesake is somebody else's.
 func TestDatastoreNames(t *testing.T) {

@@ -129,7 +129,11 @@ func (b *dataBuild) seeInstance(i rdstypes.DBInstance) pipeline.Seen {
 	}
 	switch {
 	case dbBroken(status):
-		s.Status, s.Reason = pipeline.Broken, instanceReason(i)
+		// One that has worked is never taken for a failed create, which a retry
+		// replaces: there is data in it.
+		if s.Reason = instanceReason(i); b.info.Host == "" || b.r.Down {
+			s.Status = pipeline.Broken
+		}
 	case status == dbAvailable && secret == "creating" && b.info.Host == "":
 		s.Reason = "the administrator's secret is being made"
 	case status == dbAvailable, b.info.Host != "" && slices.Contains(dbServing, status):
