@@ -37,6 +37,7 @@ type redisProperties struct {
 
 	Host      string `json:"hostName,omitempty"`
 	State     string `json:"resourceState,omitempty"`
+	Mode      string `json:"redundancyMode,omitempty"` // None, LR within a data centre, ZR over zones
 	Endpoints []struct {
 		ID         string `json:"id"`
 		Properties struct {

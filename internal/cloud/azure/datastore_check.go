@@ -145,7 +145,7 @@ func (c *checker) dataSubnetChecks(x vnetResource) ([]cloud.Check, error) {
 		out = append(out, warns(check, field, "a subnet spans all zones here, so only the first of those named is used: "+value(s.Name), "Name one."))
 	}
 	if c.r.Job.ResourceType == job.Cache {
-		out = append(out, c.endpointSubnet(x, *s)...)
+		out = append(out, c.endpointSubnet(*s)...)
 	} else {
 		out = append(out, c.delegatedSubnet(x, *s)...)
 	}
@@ -181,7 +181,7 @@ func (c *checker) delegatedSubnet(x vnetResource, s armnetwork.Subnet) []cloud.C
 }
 
 // endpointSubnet checks a subnet for a private endpoint.
-func (c *checker) endpointSubnet(_ vnetResource, s armnetwork.Subnet) []cloud.Check {
+func (c *checker) endpointSubnet(s armnetwork.Subnet) []cloud.Check {
 	const check, field = "existing network", "config.spec.existing.subnetIds"
 	f, name := value(s.Properties), value(s.Name)
 	var out []cloud.Check

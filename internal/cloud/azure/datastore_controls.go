@@ -220,7 +220,11 @@ func (c *controls) cache(ctx context.Context) error {
 	if spec.ReplicaCount() > 0 {
 		c.same("AMR-07", "high availability", "Enabled", f.HighAvailability, "CKV_AZURE_230, Azure.Redis.MinSKU")
 		if zonal(c.r) {
-			c.add("AMR-08", "zones", "two or more", agreed(x.Zones), len(x.Zones) > 1, "Azure.RedisEnterprise.Zones")
+			seen, met := agreed(x.Zones), len(x.Zones) > 1
+			if f.Mode != "" { // the service's own word, whatever zones were asked for
+				seen, met = "redundancy "+f.Mode, f.Mode == "ZR"
+			}
+			c.add("AMR-08", "zones", "two or more, redundancy ZR", seen, met, "Azure.RedisEnterprise.Zones")
 		}
 	}
 	c.add("AMR-11", "product", "Managed Redis", x.is.SKU.Name, cacheClassRE.MatchString(x.is.SKU.Name), "Azure.Redis.MigrateAMR")
