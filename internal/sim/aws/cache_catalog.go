@@ -2,6 +2,7 @@ package aws
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/elasticache"
@@ -123,7 +124,7 @@ func (s *cacheService) describeOfferings(c *reqCtx, in *elasticache.DescribeRese
 func (s *cacheService) offering(c *reqCtx, node, product, kind string, seconds int32) types.ReservedCacheNodesOffering {
 	hourly := float64(cacheNodes[node]) / 65000 // about what a node costs an hour
 	out := types.ReservedCacheNodesOffering{CacheNodeType: &node, ProductDescription: &product, OfferingType: &kind, Duration: &seconds, UsagePrice: new(0.0), FixedPrice: new(0.0),
-		ReservedCacheNodesOfferingId: new(strings.ToLower(s.cloud.accountHash(c.scope(), node+product+kind+string(rune('0'+seconds/31536000)), 32))), RecurringCharges: []types.RecurringCharge{}}
+		ReservedCacheNodesOfferingId: new(strings.ToLower(s.cloud.accountHash(c.scope(), node+product+kind+strconv.Itoa(int(seconds)), 32))), RecurringCharges: []types.RecurringCharge{}}
 	if kind != "All Upfront" {
 		out.RecurringCharges = append(out.RecurringCharges, types.RecurringCharge{RecurringChargeFrequency: new("Hourly"), RecurringChargeAmount: new(hourly)})
 	}

@@ -17,7 +17,7 @@ type quotaService struct {
 }
 
 // quotaServiceNames are the services that have quotas here, with the names that Service Quotas shows.
-var quotaServiceNames = map[string]string{
+var quotaServiceNames = map[string]string{ //nolint:gosec // names, one of them of Secrets Manager
 	"vpc": "Amazon Virtual Private Cloud (Amazon VPC)", "ec2": "Amazon Elastic Compute Cloud (Amazon EC2)",
 	"ebs": "Amazon Elastic Block Store (Amazon EBS)", "iam": "AWS Identity and Access Management (IAM)",
 	"elasticloadbalancing": "Elastic Load Balancing (ELB)", "autoscaling": "Amazon EC2 Auto Scaling", "route53": "Amazon Route 53",

@@ -14,7 +14,7 @@ import (
 )
 
 // quotaSecrets is the limit of secrets ("AWS Secrets Manager quotas").
-const quotaSecrets = "L-2F66C23C"
+const quotaSecrets = "L-2F66C23C" //nolint:gosec // a quota code
 
 func newSecrets(c *Cloud) *secretsService {
 	s := &secretsService{cloud: c, state: &SecretsState{}}
