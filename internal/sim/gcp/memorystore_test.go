@@ -76,6 +76,36 @@ func (g *valkeyRig) request() *memorystorepb.CreateInstanceRequest {
 			PscAutoConnection: &memorystorepb.PscAutoConnection{Network: g.network, ProjectId: testProject}}}}}}}}
 }
 
+// ended steps the clock until an operation is done.
+func (g *valkeyRig) ended(poll func() (bool, error)) {
+	g.t.Helper()
+	for range 100 {
+		g.world.Step(10 * time.Second)
+		if done, err := poll(); err != nil {
+			g.t.Fatal(err)
+		} else if done {
+			return
+		}
+	}
+	g.t.Fatal("the operation never ends")
+}
+
+// endpointsKeep: the endpoints of an instance keep subnetwork and policy from being deleted.
+func (g *valkeyRig) endpointsKeep(policy string) {
+	g.t.Helper()
+	fails := func(op *compute.Operation, err error) {
+		g.t.Helper()
+		if err != nil {
+			refused(g.t, err, 400, "resourceInUseByAnotherResource")
+		} else if op = g.done(op, nil); op.Error == nil {
+			g.t.Error("a subnetwork with endpoints was deleted")
+		}
+	}
+	fails(g.compute().Subnetworks.Delete(testProject, "europe-west1", "database").Do())
+	_, err := g.policies.ServiceConnectionPolicies.Delete(policy).Do()
+	refused(g.t, err, 400, "")
+}
+
 func TestValkeyInstance(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -85,20 +115,7 @@ func TestValkeyInstance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := func(poll func() (bool, error)) {
-		t.Helper()
-		for range 100 {
-			g.world.Step(10 * time.Second)
-			if done, err := poll(); err != nil || done {
-				if err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-		}
-		t.Fatal("the operation never ends")
-	}
-	ended(func() (bool, error) { _, err := op.Poll(ctx); return op.Done(), err })
+	g.ended(func() (bool, error) { _, err := op.Poll(ctx); return op.Done(), err })
 	name := redisParent + "/instances/sessions"
 	in, err := g.client.GetInstance(ctx, &memorystorepb.GetInstanceRequest{Name: name})
 	if err != nil || in.State != memorystorepb.Instance_ACTIVE || in.Mode != memorystorepb.Instance_CLUSTER_DISABLED || in.NodeType != memorystorepb.Instance_STANDARD_SMALL || len(in.Endpoints) != 1 {
@@ -121,18 +138,7 @@ func TestValkeyInstance(t *testing.T) {
 	if _, err := it.Next(); !errors.Is(err, iterator.Done) {
 		t.Errorf("list: %v", err)
 	}
-	// Its endpoints keep subnetwork and policy.
-	fails := func(op *compute.Operation, err error) {
-		t.Helper()
-		if err != nil {
-			refused(t, err, 400, "resourceInUseByAnotherResource")
-		} else if op = g.done(op, nil); op.Error == nil {
-			t.Error("a subnetwork with endpoints was deleted")
-		}
-	}
-	fails(g.compute().Subnetworks.Delete(testProject, "europe-west1", "database").Do())
-	_, err = g.policies.ServiceConnectionPolicies.Delete(policy).Do()
-	refused(t, err, 400, "")
+	g.endpointsKeep(policy)
 	if _, err := g.client.DeleteInstance(ctx, &memorystorepb.DeleteInstanceRequest{Name: name}); err == nil || !strings.Contains(err.Error(), "deletion protected") {
 		t.Errorf("deletion of a protected instance: %v", err)
 	}
@@ -141,12 +147,12 @@ func TestValkeyInstance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended(func() (bool, error) { _, err := up.Poll(ctx); return up.Done(), err })
+	g.ended(func() (bool, error) { _, err := up.Poll(ctx); return up.Done(), err })
 	del, err := g.client.DeleteInstance(ctx, &memorystorepb.DeleteInstanceRequest{Name: name})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended(func() (bool, error) { err := del.Poll(ctx); return del.Done(), err })
+	g.ended(func() (bool, error) { err := del.Poll(ctx); return del.Done(), err })
 	g.world.Step(5 * time.Minute)
 	g.settled(g.policies.ServiceConnectionPolicies.Delete(policy).Do())
 	g.fine(g.compute().Subnetworks.Delete(testProject, "europe-west1", "database").Do())

@@ -10,12 +10,14 @@ import (
 	"github.com/zopday/provisioner/internal/sim"
 )
 
-// TestSecrets: global and regional secrets, their versions, etags and refusals.
+const secretParent = "projects/" + testProject + "/locations/europe-west1"
+
+// TestSecrets: global and regional secrets, their etags and refusals.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	s := client(g, secretmanager.NewService)
-	const parent = "projects/" + testProject + "/locations/europe-west1"
+	const parent = secretParent
 	regional := s.Projects.Locations.Secrets
 	made, err := regional.Create(parent, &secretmanager.Secret{Labels: map[string]string{"zopday-job": "j1"}}).SecretId("admin").Do()
 	if err != nil || made.Name != "projects/123456789012/locations/europe-west1/secrets/admin" || made.Etag == "" {
@@ -30,7 +32,29 @@ func TestSecrets(t *testing.T) {
 	if _, err := s.Projects.Secrets.Create("projects/"+testProject, &secretmanager.Secret{Replication: &secretmanager.Replication{Automatic: &secretmanager.Automatic{}}}).SecretId("admin").Do(); err != nil {
 		t.Error(err)
 	}
-	_, err = regional.Versions.Access(parent + "/secrets/admin/versions/latest").Do()
+	versionsOf(t, regional)
+	list, err := regional.List(parent).Filter("labels.zopday-job:j1").Do()
+	if err != nil || len(list.Secrets) != 1 || list.TotalSize != 1 {
+		t.Errorf("secrets: %+v, %v", list, err)
+	}
+	_, err = regional.Delete(parent + "/secrets/admin").Etag(made.Etag).Do()
+	refused(t, err, 400, "") // the versions have changed it
+	now, err := regional.Patch(parent+"/secrets/admin", &secretmanager.Secret{Labels: map[string]string{"a": "b"}}).UpdateMask("labels").Do()
+	if err != nil || now.Labels["a"] != "b" {
+		t.Fatalf("patch: %+v, %v", now, err)
+	}
+	if _, err := regional.Delete(parent + "/secrets/admin").Etag(now.Etag).Do(); err != nil {
+		t.Error(err)
+	}
+	_, err = regional.Get(parent + "/secrets/admin").Do()
+	refused(t, err, 404, "")
+}
+
+// versionsOf tries the versions of the secret admin.
+func versionsOf(t *testing.T, regional *secretmanager.ProjectsLocationsSecretsService) {
+	t.Helper()
+	const parent = secretParent
+	_, err := regional.Versions.Access(parent + "/secrets/admin/versions/latest").Do()
 	refused(t, err, 404, "")
 	for _, data := range []string{"one", "two"} {
 		if _, err := regional.AddVersion(parent+"/secrets/admin", &secretmanager.AddSecretVersionRequest{Payload: &secretmanager.SecretPayload{Data: base64.StdEncoding.EncodeToString([]byte(data))}}).Do(); err != nil {
@@ -66,21 +90,6 @@ func TestSecrets(t *testing.T) {
 	if _, err := read("1"); err == nil || !strings.Contains(err.Error(), "is in DESTROYED state") {
 		t.Errorf("a destroyed version: %v", err)
 	}
-	list, err := regional.List(parent).Filter("labels.zopday-job:j1").Do()
-	if err != nil || len(list.Secrets) != 1 || list.TotalSize != 1 {
-		t.Errorf("secrets: %+v, %v", list, err)
-	}
-	_, err = regional.Delete(parent + "/secrets/admin").Etag(made.Etag).Do()
-	refused(t, err, 400, "") // the versions have changed it
-	now, err := regional.Patch(parent+"/secrets/admin", &secretmanager.Secret{Labels: map[string]string{"a": "b"}}).UpdateMask("labels").Do()
-	if err != nil || now.Labels["a"] != "b" {
-		t.Fatalf("patch: %+v, %v", now, err)
-	}
-	if _, err := regional.Delete(parent + "/secrets/admin").Etag(now.Etag).Do(); err != nil {
-		t.Error(err)
-	}
-	_, err = regional.Get(parent + "/secrets/admin").Do()
-	refused(t, err, 404, "")
 }
 
 // TestSecretsFaults: a secret whose reply was lost is there, and one that was swallowed is not.

@@ -109,6 +109,14 @@ func TestRealPostgres(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `role "app" cannot be dropped because some objects depend on it Details: 2 objects in database orders`) {
 		t.Errorf("deletion of a user that owns something: %v", err)
 	}
+	g.connectsWithTLS()
+}
+
+// connectsWithTLS connects as boss to the database orders: not without TLS, with it by the authority that the API shows. A database that
+// somebody is connected to is not dropped.
+func (g *sqlRig) connectsWithTLS() {
+	t := g.t
+	t.Helper()
 	in, err := g.Instances.Get(testProject, "shop-db").Do()
 	if err != nil {
 		t.Fatal(err)
