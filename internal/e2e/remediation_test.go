@@ -260,9 +260,6 @@ func TestRemediationChangedMeanwhile(t *testing.T) {
 // lives on: the pool ends as it would have, and what was recorded is how it was.
 func TestRemediationCrashes(t *testing.T) {
 	for _, p := range pools {
-		if p.family == job.Cluster {
-			continue // each point would start a control plane
-		}
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 			for _, action := range []job.RemediationAction{job.ActionPause, job.ActionResume} {
