@@ -34,9 +34,9 @@ func (s *cloudSQL) executeSQL(r *request) (any, error) {
 	if !s.answers(in) {
 		return nil, &Error{HTTP: 503, Reason: "backendError", Status: "UNAVAILABLE", Message: "The instance " + in.name() + " does not answer: there is no database server behind it."}
 	}
-	columns, rows, refusal := s.query(in, orText(str(body, "database"), in.firstDatabase()), user, password, str(body, "sqlStatement"))
-	if refusal != nil {
-		return Doc{"status": Doc{"code": rpcInvalidArgument, "message": refusal.Error()}, "metadata": Doc{"sqlStatementExecutionTime": "0.004s"}}, nil
+	columns, rows, err := s.query(in, orText(str(body, "database"), in.firstDatabase()), user, password, str(body, "sqlStatement"))
+	if answer := saidAgainst(err); answer != nil {
+		return answer, nil
 	}
 	limit := mostRows
 	if n, err := strconv.Atoi(str(body, "rowLimit")); err == nil && n > 0 {
@@ -47,6 +47,14 @@ func (s *cloudSQL) executeSQL(r *request) (any, error) {
 		return nil, sqlInvalid("The result has more than %d rows.", limit)
 	}
 	return Doc{"results": []any{result(columns, rows[:min(limit, len(rows))], partial)}, "metadata": Doc{"sqlStatementExecutionTime": "0.004s"}}, nil
+}
+
+// saidAgainst is the answer when the database refuses a statement.
+func saidAgainst(err error) Doc {
+	if err == nil {
+		return nil
+	}
+	return Doc{"status": Doc{"code": rpcInvalidArgument, "message": err.Error()}, "metadata": Doc{"sqlStatementExecutionTime": "0.004s"}}
 }
 
 // changing are words by which a query changes something after all.
