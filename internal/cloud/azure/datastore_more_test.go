@@ -158,3 +158,21 @@ func TestNoRoomForACache(t *testing.T) {
 	g.down()
 	g.equal(before)
 }
+
+// An object ID does not say whether it is a group's or a person's: what the cloud takes
+// it for counts.
+func TestEntraAdministrator(t *testing.T) {
+	t.Parallel()
+	for kind, refusals := range map[string]int{"Group": 0, "User": 1, "ServicePrincipal": 2} {
+		g := datastores(t, job.Datastore, `{"engine":"postgres","preset":"dev","entraAdmin":"`+theirAdmins+`"}`)
+		if refusals > 0 {
+			g.fault(sim.Fault{Kind: sim.FaultError, Operation: "Administrators_CreateOrUpdate", Code: "InvalidParameterValue", Status: 400, Count: refusals, Message: "The principal is of another type"})
+		}
+		g.up()
+		g.hit()
+		f := g.read(g.job.Config.InfraConfig.Datastore.ID + "/administrators/" + theirAdmins)["properties"].(map[string]any)
+		if f["principalType"] != kind || f["objectId"] != theirAdmins {
+			t.Errorf("after %d refusals it is %v", refusals, f)
+		}
+	}
+}

@@ -87,14 +87,24 @@ func (p *Provider) ensureAdministrator(ctx context.Context, r *pipeline.Run, d s
 	if d.engine != job.Postgres || served(r.Job) && r.Mode == pipeline.Apply {
 		return nil
 	}
-	_, err := r.Ensure(ctx, p.administrator(r, d, server, me).resource())
+	kinds := []armpostgresqlflexibleservers.PrincipalType{armpostgresqlflexibleservers.PrincipalType(me.kind)}
+	if d.spec.EntraAdmin != "" && !same(d.spec.EntraAdmin, me.id) {
+		// An object ID does not say whose it is; the service does, by refusing what it is not.
+		kinds = []armpostgresqlflexibleservers.PrincipalType{armpostgresqlflexibleservers.PrincipalTypeGroup, armpostgresqlflexibleservers.PrincipalTypeUser, armpostgresqlflexibleservers.PrincipalTypeServicePrincipal}
+	}
+	var err error
+	for _, kind := range kinds {
+		if _, err = r.Ensure(ctx, p.administrator(r, d, server, me, kind).resource()); !pipeline.Is(err, pipeline.Invalid) {
+			return err
+		}
+	}
 	return err
 }
 
-func (p *Provider) administrator(r *pipeline.Run, d serverDesign, server string, me principal) object[armpostgresqlflexibleservers.AdministratorMicrosoftEntra] {
-	who, name, kind := strings.ToLower(d.spec.EntraAdmin), d.spec.EntraAdmin, armpostgresqlflexibleservers.PrincipalTypeGroup
+func (p *Provider) administrator(r *pipeline.Run, d serverDesign, server string, me principal, kind armpostgresqlflexibleservers.PrincipalType) object[armpostgresqlflexibleservers.AdministratorMicrosoftEntra] {
+	who, name := strings.ToLower(d.spec.EntraAdmin), d.spec.EntraAdmin
 	if who == "" || who == me.id {
-		who, name, kind = me.id, me.name, armpostgresqlflexibleservers.PrincipalType(me.kind)
+		who, name = me.id, me.name
 	}
 	return object[armpostgresqlflexibleservers.AdministratorMicrosoftEntra]{
 		p: p, r: r, kind: kindEntraAdmin, key: "administrator", id: server + "/administrators/" + who,
