@@ -86,9 +86,7 @@ func (s *rdsService) Event(kind, key string) {
 			s.becomeAvailable(i)
 		}
 	case "changing":
-		if i.hasPending() || i.status() == statusAvailable {
-			s.moved(i, statusAvailable, statusModifying)
-		}
+		s.moved(i, statusAvailable, statusModifying)
 	case "soon":
 		s.applySoon(i)
 	case "changed":
