@@ -33,12 +33,13 @@ func accessString(mode job.AccessMode) string {
 }
 
 // cacheUserID is the ID of a user of a job's cache: IDs are unique in an account and
-// region, user names in their group alone.
+// region, user names in their group alone. It ends as all names of the job do, so that a
+// scan knows which users to ask for their tags.
 func cacheUserID(j *job.Job, user string) string {
 	if user == "default" {
 		return j.ResourceName("default", longestCache)
 	}
-	return (&job.Job{ID: j.ID + "/" + user, Name: strings.ReplaceAll(user, "_", "-")}).ResourceName("", longestCache)
+	return (&job.Job{ID: j.ID, Name: user}).ResourceName("", longestCache)
 }
 
 func cacheGroupName(j *job.Job) string { return j.ResourceName("users", longestCache) }
@@ -217,8 +218,8 @@ func (p *Provider) markedUsers(ctx context.Context, owner string) ([]ectypes.Use
 	}
 	var out []ectypes.User
 	for _, u := range all {
-		if aws.ToString(u.UserId) == "default" {
-			continue // every account has that one, and it takes no tags
+		if !strings.HasSuffix(aws.ToString(u.UserId), nameSuffix(owner)) {
+			continue
 		}
 		who, err := p.cacheMark(ctx, aws.ToString(u.ARN))
 		if err := pipeline.Unless(plain(err), pipeline.NotFound); err != nil {

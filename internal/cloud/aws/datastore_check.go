@@ -184,7 +184,11 @@ func (d *dataChecker) chooseClass(ctx context.Context, zones []string) ([]cloud.
 		if d.data.StorageGiB < o.min || o.max > 0 && d.data.StorageGiB > o.max {
 			return []cloud.Check{fails("disk", "config.spec.storageGiB", fmt.Sprintf("%s takes a gp3 disk of %d to %d GiB, and %d are asked for", o.name, o.min, o.max, d.data.StorageGiB), "Ask for a size within that.")}, nil
 		}
-		return []cloud.Check{passes(check, "%s, which can be had for %s %s in %s", o.name, d.data.Engine.Title(), d.info.Version, strings.Join(in, ", "))}, nil
+		out := []cloud.Check{passes(check, "%s, which can be had for %s %s in %s", o.name, d.data.Engine.Title(), d.info.Version, strings.Join(in, ", "))}
+		if d.data.StorageMax > d.data.StorageGiB && d.data.StorageMax*10 < d.data.StorageGiB*11 {
+			out = append(out, warns("disk", "config.spec.storageMaxGiB", "the disk does not grow by itself: RDS takes a limit that is a tenth larger than the disk at least", "Use 1.1 times storageGiB or more."))
+		}
+		return out, nil
 	}
 	return []cloud.Check{d.noClass(check, field, options, fits, need)}, nil
 }

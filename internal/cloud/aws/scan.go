@@ -204,8 +204,11 @@ func (s *scan) byTags(ctx context.Context, kind string, names map[string]string)
 
 // suffix is the end of every name that the job derives. IAM's lists hold no
 // tags, so only what is named like ours is asked for its tags.
-func (s *scan) suffix() string {
-	name := (&job.Job{ID: s.owner, Name: "x"}).ResourceName("", 64)
+func (s *scan) suffix() string { return nameSuffix(s.owner) }
+
+// nameSuffix is the end of every name that a job derives.
+func nameSuffix(owner string) string {
+	name := (&job.Job{ID: owner, Name: "x"}).ResourceName("", 64)
 	return name[strings.LastIndexByte(name, '-'):]
 }
 
