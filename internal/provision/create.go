@@ -56,25 +56,9 @@ func (s *Service) create(ctx context.Context, policy access.Policy, r CreateRequ
 	if err != nil {
 		return nil, false, err
 	}
-	var infra job.InfraConfig
-	var to bound
-	if r.Kind == job.Remediation {
-		if v, err := s.replayed(ctx, policy, key, digest); v != nil || err != nil {
-			return v, false, err
-		}
-		if to, err = s.bindSubject(ctx, &r); err != nil {
-			return nil, false, s.refused(ctx, policy, "", err)
-		}
-		infra = to.infra
-	} else if r.ResourceType == job.Component {
-		// A request that was carried out is answered as it was then, whatever has
-		// become of its space.
-		if v, err := s.replayed(ctx, policy, key, digest); v != nil || err != nil {
-			return v, false, err
-		}
-		if infra, err = s.bindSpace(ctx, &r); err != nil {
-			return nil, false, s.refused(ctx, policy, "", err)
-		}
+	to, v, err := s.bindRequest(ctx, policy, &r, key, digest)
+	if v != nil || err != nil {
+		return v, false, err
 	}
 	var j *job.Job
 	var before, org string
@@ -84,7 +68,7 @@ func (s *Service) create(ctx context.Context, policy access.Policy, r CreateRequ
 		if j, err = s.newJob(r); err != nil {
 			return audit.Entry{}, err
 		}
-		j.Config.InfraConfig = infra
+		j.Config.InfraConfig = to.infra
 		j.ID, j.OrgID, j.CreatedBy = job.NewID("job"), p.OrgID, p.Actor
 		subject := subjectTypes[j.ResourceType]
 		j.SubjectType, j.SubjectID = subject.name, job.NewID(subject.prefix)
@@ -116,6 +100,27 @@ func (s *Service) create(ctx context.Context, policy access.Policy, r CreateRequ
 	s.wake(ctx, j)
 	v, err = s.view(ctx, j)
 	return v, true, err
+}
+
+// bindRequest fills in of a request what its space, or the job that it acts on,
+// says. A request that was carried out is answered as it was then, whatever has
+// become of that.
+func (s *Service) bindRequest(ctx context.Context, policy access.Policy, r *CreateRequest, key, digest string) (to bound, before *JobView, err error) {
+	if r.Kind != job.Remediation && r.ResourceType != job.Component {
+		return to, nil, nil
+	}
+	if before, err = s.replayed(ctx, policy, key, digest); before != nil || err != nil {
+		return to, before, err
+	}
+	if r.Kind == job.Remediation {
+		to, err = s.bindSubject(ctx, r)
+	} else {
+		to.infra, err = s.bindSpace(ctx, r)
+	}
+	if err != nil {
+		err = s.refused(ctx, policy, "", err)
+	}
+	return to, nil, err
 }
 
 // replayed is the job that an idempotency key stands for with this same request;
