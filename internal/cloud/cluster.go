@@ -41,8 +41,9 @@ type ClusterFamily interface {
 }
 
 // A RemovalGuard is a cloud where something can stand in the way of a teardown
-// that has to be known before its first deletion, inside the cluster or outside:
-// Azure's locks, which half a teardown runs into (failure kind E19).
+// that has to be known before its first deletion: Azure's locks, which half a
+// teardown runs into (failure kind E19); the protection and the read replicas that
+// somebody else has given a datastore.
 type RemovalGuard interface {
 	// Removable names what is in the way; it only reads.
 	Removable(ctx context.Context, r *pipeline.Run) error

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -123,15 +124,15 @@ func (s PoolState) Differs(kind PoolKind, want PoolState, exactly bool) []PoolDi
 			out = append(out, PoolDifference{attr, wanted, seen})
 		}
 	}
-	add("autoscaling", or(want.Autoscaling, "none"), or(s.Autoscaling, "none"))
-	add("suspended processes", or(strings.Join(want.Suspended, ", "), "none"), or(strings.Join(s.Suspended, ", "), "none"))
+	add("autoscaling", cmp.Or(want.Autoscaling, "none"), cmp.Or(s.Autoscaling, "none"))
+	add("suspended processes", cmp.Or(strings.Join(want.Suspended, ", "), "none"), cmp.Or(strings.Join(s.Suspended, ", "), "none"))
 	add("min", fmt.Sprint(want.Min), fmt.Sprint(s.Min))
 	add("max", fmt.Sprint(want.Max), fmt.Sprint(s.Max))
 	if exactly || !want.Scales(kind) || s.Desired < s.Min || s.Desired > s.Max {
 		add("size", fmt.Sprint(want.Desired), fmt.Sprint(s.Desired))
 	}
 	for _, id := range sortedIDs(want.Instances) {
-		add("instance "+id, string(want.Instances[id]), string(orPower(s.Instances[id], PowerGone)))
+		add("instance "+id, string(want.Instances[id]), string(cmp.Or(s.Instances[id], PowerGone)))
 	}
 	return out
 }
@@ -367,18 +368,4 @@ func sortedIDs(m map[string]Power) []string {
 	}
 	slices.Sort(ids)
 	return ids
-}
-
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}
-
-func orPower(p, otherwise Power) Power {
-	if p == "" {
-		return otherwise
-	}
-	return p
 }

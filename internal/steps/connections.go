@@ -178,7 +178,15 @@ func (w *logicalWork) forget(ctx context.Context, c *job.Connection) error {
 // secrets go, here and in the spaces; no database is dropped and no role, since
 // the final snapshot is of the whole datastore.
 func (s Set) removeConnections(ctx context.Context, r *pipeline.Run) error {
-	if r.Mode != pipeline.Apply || s.Logical == nil {
+	if r.Mode != pipeline.Apply {
+		return nil
+	}
+	if guard, ok := s.Cloud.(cloud.RemovalGuard); ok {
+		if err := guard.Removable(ctx, r); err != nil {
+			return err
+		}
+	}
+	if s.Logical == nil {
 		return nil
 	}
 	w := &logicalWork{Set: s, r: r}

@@ -84,9 +84,12 @@ func (s *clusterSweep) ownBalancers(ctx context.Context) ([]string, error) {
 
 // Removable says whether somebody has protected a load balancer of the cluster from
 // deletion, before anything in it is drained: with one left the network cannot go
-// (failure kind K7).
+// (failure kind K7). A datastore may be protected itself, or have replicas.
 func (p *Provider) Removable(ctx context.Context, r *pipeline.Run) error {
 	const looked = "no load balancer is protected"
+	if r.Job.ResourceType == job.Datastore && r.Mode == pipeline.Apply && r.Job.Owns() {
+		return p.datastoreRemovable(ctx, r)
+	}
 	if r.Mode != pipeline.Apply || !r.Job.Owns() || !isCluster(r.Job) || r.Recall(looked) != nil {
 		return nil
 	}

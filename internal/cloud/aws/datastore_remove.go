@@ -64,6 +64,16 @@ func (b *dataBuild) lookFirst(ctx context.Context) error {
 	return nil
 }
 
+// datastoreRemovable names what stands in the way of a datastore's teardown, before
+// the first part of it, such as the secrets of its connections, is taken away.
+func (p *Provider) datastoreRemovable(ctx context.Context, r *pipeline.Run) error {
+	b, err := p.newDataBuild(r)
+	if err != nil {
+		return err
+	}
+	return plain(b.lookFirst(lookup.With(ctx, r)))
+}
+
 func (b *dataBuild) instanceGone(ctx context.Context) error { return b.r.Remove(ctx, b.instance()) }
 
 // finalSnapshot is the name of the snapshot that the deletion takes; "" for none. It

@@ -288,11 +288,14 @@ func (p *Provider) held(c *container.Cluster) error {
 		fmt.Sprintf("Have whoever set it agree, then run gcloud container clusters update %s --location %s --update-labels %s=%s and retry.", c.Name, p.region, labelGuard, guardedByJob))
 }
 
-// Removable says whether somebody has put a hold on the job's cluster, before
-// anything in it is drained.
+// Removable says whether somebody has put a hold on the job's cluster or datastore,
+// before anything of it is taken away.
 func (p *Provider) Removable(ctx context.Context, r *pipeline.Run) error {
-	if r.Mode == pipeline.Plan || r.Job.Mode == job.ModeAdopt {
+	if r.Mode == pipeline.Plan || r.Job.Mode == job.ModeAdopt || r.Job.ResourceType == job.Cache {
 		return nil
+	}
+	if r.Job.ResourceType == job.Datastore {
+		return p.instanceRemovable(view(ctx, r), r)
 	}
 	c, err := p.ownCluster(view(ctx, r), r, p.clusterID(r))
 	if err != nil || c == nil {

@@ -158,20 +158,45 @@ func (p *Provider) guardInstance(ctx context.Context, r *pipeline.Run, spec job.
 	if owner, _ := labelMark(settings(x).UserLabels); owner != r.Job.ID || x.State == "PENDING_DELETE" {
 		return nil // the removal says so
 	}
-	if len(x.ReplicaNames) > 0 {
-		return pipeline.Fatal("blocked", fmt.Sprintf("Cloud SQL instance %s has read replicas that somebody added: %s; nothing was deleted", x.Name, sorted(x.ReplicaNames)),
-			fmt.Sprintf("Delete or promote them (gcloud sql instances promote-replica %s), then retry.", x.ReplicaNames[0]))
+	if err := heldBack(x, spec); err != nil {
+		return err
 	}
 	if !settings(x).DeletionProtectionEnabled || x.State == "FAILED" { // of what failed, the removal says
 		return nil
-	}
-	if !spec.Protected() {
-		return protected("Cloud SQL instance "+x.Name, fmt.Sprintf("run gcloud sql instances patch %s --no-deletion-protection", x.Name))
 	}
 	if x.State == "PENDING_CREATE" {
 		return pipeline.Wait(15*time.Second, "instance %s to come up, so that it can be deleted", x.Name)
 	}
 	return p.liftProtection(ctx, r, id)
+}
+
+// heldBack names what somebody else has put in the way of an instance's removal.
+func heldBack(x *sqladmin.DatabaseInstance, spec job.DatastoreSpec) error {
+	switch {
+	case len(x.ReplicaNames) > 0:
+		return pipeline.Fatal("blocked", fmt.Sprintf("Cloud SQL instance %s has read replicas that somebody added: %s; nothing was deleted", x.Name, sorted(x.ReplicaNames)),
+			fmt.Sprintf("Delete or promote them (gcloud sql instances promote-replica %s), then retry.", x.ReplicaNames[0]))
+	case settings(x).DeletionProtectionEnabled && x.State != "FAILED" && !spec.Protected():
+		return protected("Cloud SQL instance "+x.Name, fmt.Sprintf("run gcloud sql instances patch %s --no-deletion-protection", x.Name))
+	}
+	return nil
+}
+
+// instanceRemovable names what stands in the way of a datastore's teardown, before
+// the first part of it, such as the secrets of its connections, is taken away.
+func (p *Provider) instanceRemovable(ctx context.Context, r *pipeline.Run) error {
+	spec, err := settledDatastore(r)
+	if err != nil {
+		return err
+	}
+	x, err := p.readInstance(ctx, p.instanceID(r))
+	if err != nil {
+		return pipeline.Unless(err, pipeline.NotFound)
+	}
+	if owner, _ := labelMark(settings(x).UserLabels); owner != r.Job.ID || x.State == "PENDING_DELETE" {
+		return nil
+	}
+	return heldBack(x, spec)
 }
 
 // liftProtection is the one change of an instance that this package makes.
