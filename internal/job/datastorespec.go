@@ -3,6 +3,7 @@ package job
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // DatastoreSpec is what a user asks for in a datastore job (engines mysql and
@@ -252,6 +253,9 @@ type DatastoreInfo struct {
 	// FinalSnapshot is what a teardown will call the final snapshot: chosen when
 	// the datastore is made (failures O1, O2). "" if none is to be taken.
 	FinalSnapshot string `json:"finalSnapshot,omitempty"`
+	// SnapshotAskedAt is when a teardown last committed that it asks for the final
+	// snapshot under that name, which was free then (AWS).
+	SnapshotAskedAt *time.Time `json:"snapshotAskedAt,omitempty"`
 
 	RiskNotes       []string         `json:"riskNotes,omitempty"` // adopted: what does not meet the defaults
 	Recommendations []Recommendation `json:"recommendations,omitempty"`

@@ -32,40 +32,35 @@ func (b *dataBuild) deleteCache(ctx context.Context, id string) error {
 		return pipeline.Fatal("blocked", fmt.Sprintf("%s is in the global datastore %s, which this job did not make; nothing was removed", id, aws.ToString(x.GlobalReplicationGroupId)), "Take it out of there, then retry.")
 	}
 	in := &elasticache.DeleteReplicationGroupInput{ReplicationGroupId: aws.String(id), RetainPrimaryCluster: aws.Bool(false)}
-	if snapshot := b.finalSnapshot(); snapshot != "" {
-		take, err := b.takeCacheSnapshot(ctx, id, status, snapshot)
-		if err != nil {
-			return err
-		}
-		if take {
-			in.FinalSnapshotIdentifier = aws.String(snapshot)
-		}
+	snapshot, err := b.takeCacheSnapshot(ctx, id, status)
+	if err != nil {
+		return err
+	}
+	if snapshot != "" {
+		in.FinalSnapshotIdentifier = aws.String(snapshot)
 	}
 	_, err = b.cache.DeleteReplicationGroup(ctx, in)
-	return err
+	return b.finalRefused(ctx, snapshot, err)
 }
 
-// takeCacheSnapshot says whether the deletion has to take a snapshot: not of a cache
-// that never came up, and not a second one.
-func (b *dataBuild) takeCacheSnapshot(ctx context.Context, id, status, snapshot string) (bool, error) {
+// takeCacheSnapshot is the name of the snapshot that the deletion has to take, which is
+// committed; "" for none: not of a cache that never came up, and not a second one.
+func (b *dataBuild) takeCacheSnapshot(ctx context.Context, id, status string) (string, error) {
+	if b.spec.SkipFinalSnapshot {
+		return "", nil
+	}
 	if status == "creating" || status == "create-failed" {
 		b.r.Note("no final snapshot: %s never became available (%s), so there is nothing in it", id, status)
-		return false, nil
+		return "", nil
 	}
-	s, err := b.readCacheSnapshot(ctx, snapshot)
-	switch {
-	case pipeline.Is(err, pipeline.NotFound):
-	case err != nil:
-		return false, err
-	case aws.ToString(s.ReplicationGroupId) != id:
-		return false, pipeline.Fatal("name-taken", fmt.Sprintf("the snapshot %s exists already and is not of this job's cache", snapshot), "Rename or remove it, then retry.")
-	default:
-		return false, nil
+	name, err := b.finalToTake(ctx)
+	if err != nil || name == "" {
+		return "", err
 	}
 	if status != "available" {
-		return false, pipeline.Wait(10*time.Second, "%s to become available (%s), so that its final snapshot can be taken", id, status)
+		return "", pipeline.Wait(10*time.Second, "%s to become available (%s), so that its final snapshot can be taken", id, status)
 	}
-	return true, nil
+	return name, b.askFinal(ctx, name)
 }
 
 func (p *Provider) readCacheSnapshot(ctx context.Context, snapshot string) (ectypes.Snapshot, error) {

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -270,6 +271,10 @@ func (p *Provider) EnsureCacheUser(ctx context.Context, j *job.Job, user, passwo
 		})
 		if err == nil {
 			p.noteGiven(id, givenMark(j, id, password, mode))
+		} else if userThere(err) {
+			// An earlier create, whose reply was lost or which does not show yet. Whose it is,
+			// and its password, is seen to when it shows.
+			err = pipeline.Wait(2*time.Second, "user %s of the cache to become visible", id)
 		}
 	case err != nil:
 	default:
@@ -284,6 +289,14 @@ func (p *Provider) EnsureCacheUser(ctx context.Context, j *job.Job, user, passwo
 		return none, err
 	}
 	return cloud.CacheCredential{User: user, Password: password}, nil
+}
+
+// userThere reports whether a create was refused because its ID is taken: the name of
+// the user alone (DuplicateUserName) is another matter.
+func userThere(err error) bool {
+	var there *ectypes.UserAlreadyExistsFault
+	var ce *pipeline.CloudError
+	return errors.As(err, &there) || errors.As(err, &ce) && strings.HasPrefix(ce.Code, "UserAlreadyExists")
 }
 
 // ownUser refuses a user of that ID that is somebody else's.

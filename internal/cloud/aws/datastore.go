@@ -213,12 +213,12 @@ func (b *dataBuild) choose(ctx context.Context) error {
 	learn(b.r, &b.info.Name, b.name())
 	if b.r.Mode != pipeline.Verify {
 		b.info.Engine = b.spec.Engine
-		b.info.FinalSnapshot = ""
+		b.info.FinalSnapshot, b.info.SnapshotAskedAt = "", nil // no teardown has begun
 		if !b.spec.SkipFinalSnapshot {
 			b.info.FinalSnapshot = b.r.Job.ResourceName("final", 200)
 		}
 	}
-	if b.info.Name == before.Name && b.info.FinalSnapshot == before.FinalSnapshot && b.info.Engine == before.Engine {
+	if b.info.Name == before.Name && b.info.FinalSnapshot == before.FinalSnapshot && before.SnapshotAskedAt == b.info.SnapshotAskedAt && b.info.Engine == before.Engine {
 		return nil
 	}
 	return b.r.Save(ctx)

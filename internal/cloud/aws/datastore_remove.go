@@ -76,15 +76,6 @@ func (p *Provider) datastoreRemovable(ctx context.Context, r *pipeline.Run) erro
 
 func (b *dataBuild) instanceGone(ctx context.Context) error { return b.r.Remove(ctx, b.instance()) }
 
-// finalSnapshot is the name of the snapshot that the deletion takes; "" for none. It
-// was chosen when the datastore was made, and follows from the job's name and ID.
-func (b *dataBuild) finalSnapshot() string {
-	if b.spec.SkipFinalSnapshot {
-		return ""
-	}
-	return or(b.info.FinalSnapshot, b.r.Job.ResourceName("final", 200))
-}
-
 // deleteInstance lifts the protection that the job gave, and deletes the instance with
 // its automated backups. One that never came up has nothing to take a snapshot of.
 func (b *dataBuild) deleteInstance(ctx context.Context, identifier string) error {
@@ -97,14 +88,12 @@ func (b *dataBuild) deleteInstance(ctx context.Context, identifier string) error
 		return nil
 	}
 	in := &rds.DeleteDBInstanceInput{DBInstanceIdentifier: aws.String(identifier), DeleteAutomatedBackups: aws.Bool(true), SkipFinalSnapshot: aws.Bool(true)}
-	if snapshot := b.finalSnapshot(); snapshot != "" {
-		take, err := b.takeSnapshot(ctx, i, snapshot)
-		if err != nil {
-			return err
-		}
-		if take {
-			in.SkipFinalSnapshot, in.FinalDBSnapshotIdentifier = aws.Bool(false), aws.String(snapshot)
-		}
+	snapshot, err := b.takeSnapshot(ctx, i)
+	if err != nil {
+		return err
+	}
+	if snapshot != "" {
+		in.SkipFinalSnapshot, in.FinalDBSnapshotIdentifier = aws.Bool(false), aws.String(snapshot)
 	}
 	if aws.ToBool(i.DeletionProtection) {
 		if status != dbAvailable && status != "stopped" && !dbBroken(status) {
@@ -115,35 +104,32 @@ func (b *dataBuild) deleteInstance(ctx context.Context, identifier string) error
 		}
 	}
 	_, err = b.rds.DeleteDBInstance(ctx, in)
-	return err
+	return b.finalRefused(ctx, snapshot, err)
 }
 
-// takeSnapshot says whether the deletion has to take a snapshot. A snapshot of that
-// name is one that an earlier try has taken: no second one is.
-func (b *dataBuild) takeSnapshot(ctx context.Context, i rdstypes.DBInstance, snapshot string) (bool, error) {
+// takeSnapshot is the name of the snapshot that the deletion has to take, which is
+// committed; "" if it has to take none, or none any more.
+func (b *dataBuild) takeSnapshot(ctx context.Context, i rdstypes.DBInstance) (string, error) {
+	if b.spec.SkipFinalSnapshot {
+		return "", nil
+	}
 	status := aws.ToString(i.DBInstanceStatus)
 	switch {
 	case status == dbCreating, dbBroken(status) && i.LatestRestorableTime == nil && b.info.Host == "":
 		b.r.Note("no final snapshot: %s never became available (%s), so there is no data in it", aws.ToString(i.DBInstanceIdentifier), status)
-		return false, nil
+		return "", nil
 	case dbBroken(status):
-		return false, pipeline.Fatal("blocked", fmt.Sprintf("no final snapshot can be taken of %s, which is %s; nothing was removed", aws.ToString(i.DBInstanceIdentifier), instanceReason(i)),
+		return "", pipeline.Fatal("blocked", fmt.Sprintf("no final snapshot can be taken of %s, which is %s; nothing was removed", aws.ToString(i.DBInstanceIdentifier), instanceReason(i)),
 			"Repair it or restore its last backup elsewhere, then retry; or say that its data may go: PATCH config.spec.skipFinalSnapshot to true, then retry.").On("config.spec.skipFinalSnapshot")
 	}
-	s, err := b.readSnapshot(ctx, snapshot)
-	switch {
-	case pipeline.Is(err, pipeline.NotFound):
-	case err != nil:
-		return false, err
-	case !b.ownSnapshot(s):
-		return false, pipeline.Fatal("name-taken", fmt.Sprintf("the snapshot %s exists already and is not of this job's datastore", snapshot), "Rename or remove it, then retry.")
-	default:
-		return false, nil
+	name, err := b.finalToTake(ctx)
+	if err != nil || name == "" {
+		return "", err
 	}
 	if status != dbAvailable && status != "stopped" {
-		return false, pipeline.Wait(10*time.Second, "%s to become available (%s), so that its final snapshot can be taken", aws.ToString(i.DBInstanceIdentifier), status)
+		return "", pipeline.Wait(10*time.Second, "%s to become available (%s), so that its final snapshot can be taken", aws.ToString(i.DBInstanceIdentifier), status)
 	}
-	return true, nil
+	return name, b.askFinal(ctx, name)
 }
 
 // liftProtection lifts the deletion protection that the job gave its datastore, as an

@@ -94,11 +94,60 @@ func (p *Provider) adminPassword(ctx context.Context, secret string) (string, er
 	return held.Password, nil
 }
 
+// fetchTimeout is how long AWS's bundle of certificates, a small file, may take.
+const fetchTimeout = 10 * time.Second
+
 // fetchedRoots keeps what was fetched: the bundle is the same for all of a partition.
-var fetchedRoots = struct {
-	sync.Mutex
-	pools map[string]*x509.CertPool
-}{pools: map[string]*x509.CertPool{}}
+var fetchedRoots = rootStore{}
+
+// A rootStore fetches each bundle once, for all who ask meanwhile. A fetch that failed
+// is forgotten: the next caller tries again.
+type rootStore struct {
+	mu    sync.Mutex // never held during a fetch
+	tries map[string]*rootTry
+}
+
+type rootTry struct {
+	done chan struct{} // closed when pool and err are set
+	pool *x509.CertPool
+	err  error
+}
+
+// get is the bundle at a URL. A caller who gives up takes nothing from the others.
+func (s *rootStore) get(ctx context.Context, url string) (*x509.CertPool, error) {
+	s.mu.Lock()
+	t := s.tries[url]
+	if t == nil {
+		t = &rootTry{done: make(chan struct{})}
+		if s.tries == nil {
+			s.tries = map[string]*rootTry{}
+		}
+		s.tries[url] = t
+		go s.fetch(context.WithoutCancel(ctx), url, t)
+	}
+	s.mu.Unlock()
+	select {
+	case <-t.done:
+		return t.pool, t.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *rootStore) fetch(ctx context.Context, url string, t *rootTry) {
+	defer close(t.done)
+	text, err := fetch(ctx, url)
+	if err != nil {
+		t.err = &pipeline.CloudError{Class: pipeline.Unavailable, Service: "RDS", Op: "fetch " + url, Message: err.Error() + "; a server without a way there is given the file by " + rootsFile, Err: err}
+	} else {
+		t.pool, t.err = poolOfPEM(text, url)
+	}
+	if t.err != nil {
+		s.mu.Lock()
+		delete(s.tries, url)
+		s.mu.Unlock()
+	}
+}
 
 // bundleURL is where AWS publishes the certificates that sign those of RDS ("Using
 // SSL/TLS to encrypt a connection to a DB instance or cluster").
@@ -125,21 +174,7 @@ func (p *Provider) databaseRoots(ctx context.Context) (*x509.CertPool, error) {
 		}
 		return poolOfPEM(text, file)
 	}
-	url := bundleURL(p.region)
-	fetchedRoots.Lock()
-	defer fetchedRoots.Unlock()
-	if pool := fetchedRoots.pools[url]; pool != nil {
-		return pool, nil
-	}
-	text, err := fetch(ctx, url)
-	if err != nil {
-		return nil, &pipeline.CloudError{Class: pipeline.Unavailable, Service: "RDS", Op: "fetch " + url, Message: err.Error() + "; a server without a way there is given the file by " + rootsFile, Err: err}
-	}
-	pool, err := poolOfPEM(text, url)
-	if err == nil {
-		fetchedRoots.pools[url] = pool
-	}
-	return pool, err
+	return fetchedRoots.get(ctx, bundleURL(p.region))
 }
 
 func poolOfPEM(text []byte, from string) (*x509.CertPool, error) {
@@ -152,7 +187,7 @@ func poolOfPEM(text []byte, from string) (*x509.CertPool, error) {
 
 // fetch reads a small file over HTTPS, with the system's roots.
 func fetch(ctx context.Context, url string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
