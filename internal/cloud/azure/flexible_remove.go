@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,12 +69,11 @@ type backup struct {
 	} `json:"properties"`
 }
 
-// finalBackup takes a backup on demand and records what is kept, for how long and
-// how it is restored. A server that was never handed over has nothing to keep.
+// finalBackup takes a backup on demand, if the spec asks for one by now, and records
+// what is kept, for how long and how it is restored. A server that was never handed
+// over has nothing to keep.
 func (p *Provider) finalBackup(ctx context.Context, r *pipeline.Run, d serverDesign, id string) error {
-	const key = "final"
-	name := r.Job.Config.InfraConfig.Datastore.FinalSnapshot
-	if name == "" || d.spec.SkipFinalSnapshot || r.Mode != pipeline.Apply || r.Kept(d.backup, key) {
+	if d.spec.SkipFinalSnapshot || r.Mode != pipeline.Apply || r.Kept(d.backup, finalKey) {
 		return nil
 	}
 	x, err := read[flexible](ctx, p, id)
@@ -86,11 +86,16 @@ func (p *Provider) finalBackup(ctx context.Context, r *pipeline.Run, d serverDes
 		r.Note("no final backup: the server never came up")
 		return nil
 	}
-	if state := x.is.Properties.State; state != "Ready" {
-		return p.keepAutomatic(ctx, r, d, id, "no final backup could be taken, since the server is "+state)
+	ready, err := p.backedUp(ctx, r, d, x)
+	if err != nil || !ready {
+		return err
+	}
+	name, err := finalName(ctx, r)
+	if err != nil {
+		return err
 	}
 	o := object[backup]{
-		p: p, r: r, kind: d.backup, key: key, id: id + "/backups/" + name,
+		p: p, r: r, kind: d.backup, key: finalKey, id: id + "/backups/" + name,
 		body:  func() any { return map[string]any{} },
 		owner: func(ctx context.Context, _ resource[backup]) (string, error) { return p.ownerOf(ctx, r, id) },
 		state: func(x resource[backup]) (pipeline.Status, string) {
@@ -101,14 +106,81 @@ func (p *Provider) finalBackup(ctx context.Context, r *pipeline.Run, d serverDes
 		},
 	}.resource()
 	o.Patience = serverPatience
-	_, err = r.Ensure(ctx, o)
-	switch {
-	case pipeline.Is(err, pipeline.Invalid, pipeline.Denied, pipeline.Quota):
-		return p.keepAutomatic(ctx, r, d, id, "the cloud takes no final backup of it: "+err.Error())
-	case err != nil:
-		return err
+	if _, err = r.Ensure(ctx, o); err != nil {
+		return p.noBackup(ctx, r, d, x, err)
 	}
-	return r.Keep(ctx, d.backup, key, p.restoring(d, id))
+	return r.Keep(ctx, d.backup, finalKey, p.restoring(d, id))
+}
+
+// finalKey is the final backup in the inventory.
+const finalKey = "final"
+
+// finalName is what the final backup is called. It is saved before one is taken: the
+// server may have been made without the wish for one.
+func finalName(ctx context.Context, r *pipeline.Run) (string, error) {
+	info := &r.Job.Config.InfraConfig.Datastore
+	if info.FinalSnapshot != "" {
+		return info.FinalSnapshot, nil
+	}
+	info.FinalSnapshot = r.Job.ResourceName("final", longestBackup)
+	return info.FinalSnapshot, r.Save(ctx)
+}
+
+// passing are the states that a server leaves by itself.
+var passing = []string{"", "Provisioning", "Updating", "Starting", "Restarting", "Stopping"}
+
+// backedUp waits for a server that is about to settle, and reports whether a backup
+// can be taken of it. Of one that is stopped or that cannot reach its key the service
+// takes none: its automatic backups hold everything up to there.
+func (p *Provider) backedUp(ctx context.Context, r *pipeline.Run, d serverDesign, x resource[flexible]) (bool, error) {
+	const settle = "the server to settle before its final backup"
+	state := x.is.Properties.State
+	switch {
+	case state == "Ready":
+		r.WaitOver(settle)
+		return true, nil
+	case !slices.Contains(passing, state):
+		return false, p.keepAutomatic(ctx, r, d, x.ID, "no final backup could be taken, since the server is "+state)
+	case r.WaitedFor(settle) <= serverPatience:
+		return false, pipeline.Wait(settling*2, "server %s to settle (%s), so that its final backup can be taken", x.Name, state)
+	}
+	r.WaitOver(settle)
+	return false, pipeline.Fatal("timed-out", fmt.Sprintf("nothing was deleted: no final backup can be taken of server %s, which has been %s for %s", x.Name, state, serverPatience),
+		"Look at it in the portal, then retry: that goes on waiting. "+goWithout).On(skipField)
+}
+
+const (
+	skipField = "config.spec.skipFinalSnapshot"
+	goWithout = "If its data may go, PATCH config.spec.skipFinalSnapshot to true, then retry."
+)
+
+// noBackup is what a refused final backup means: only where the service has none on
+// demand, as for the Burstable tier ("Backup and restore"), are the automatic ones
+// what is kept. Otherwise the server stays until somebody decides.
+func (p *Provider) noBackup(ctx context.Context, r *pipeline.Run, d serverDesign, x resource[flexible], err error) error {
+	stays := fmt.Sprintf("nothing was deleted, since the final backup of server %s was refused: %v", x.Name, err)
+	switch {
+	case pipeline.Is(err, pipeline.Denied):
+		right := d.typ + "/backups/write"
+		return pipeline.Fatal("permission-denied", stays, fmt.Sprintf("Grant the provisioner %s on %s (Contributor has it), then retry. %s", right, x.ID, goWithout)).On(skipField).From(err)
+	case pipeline.Is(err, pipeline.Quota):
+		return pipeline.Fatal("too-many-backups", stays, fmt.Sprintf("Delete a backup that was taken by hand (az %s flexible-server backup list), then retry. %s", d.az, goWithout)).On(skipField).From(err)
+	case noneOnDemand(x, err):
+		return p.keepAutomatic(ctx, r, d, x.ID, "the cloud takes no final backup of it: "+err.Error())
+	case pipeline.Is(err, pipeline.Invalid):
+		return pipeline.Fatal("backup-refused", stays, "Put right what it names, then retry. "+goWithout).On(skipField).From(err)
+	}
+	return err
+}
+
+// noneOnDemand reports whether a refusal means that the service has no backup on
+// demand for servers of this kind.
+func noneOnDemand(x resource[flexible], err error) bool {
+	var refused *pipeline.CloudError
+	if !errors.As(err, &refused) || refused.Class != pipeline.Invalid && refused.Class != pipeline.Unknown {
+		return false
+	}
+	return x.is.SKU.Tier == "Burstable" || strings.Contains(strings.ToLower(refused.Message), "not supported")
 }
 
 // keepAutomatic records that the automatic backups are all that is kept.

@@ -63,6 +63,8 @@ type Clouds struct {
 	mu   sync.Mutex
 	open map[place]*Provider
 	lims map[string]*limits // by cloud account
+
+	users userChanges
 }
 
 type place struct{ account, region string }
@@ -125,6 +127,7 @@ func (c *Clouds) provider(ctx context.Context, account, region string) (*Provide
 	if err != nil {
 		return nil, fmt.Errorf("clients of Google Cloud for account %s: %w", account, err)
 	}
+	p.users = &c.users
 	c.open[at] = p
 	return p, nil
 }
@@ -155,6 +158,7 @@ type Provider struct {
 	mu      sync.Mutex
 	caller  string            // the project that answered
 	numbers map[string]string // of projects, by ID
+	users   *userChanges
 }
 
 // The services by their own names, as they appear in errors, metrics and rate limits.
@@ -179,7 +183,7 @@ const (
 func newProvider(cfg Config, o Options, lim *limits, region string) (*Provider, error) {
 	p := &Provider{
 		project: cfg.Project, region: region, pace: o.Pace, log: o.Logger, since: time.Now(), refused: &atomic.Bool{},
-		config: cfg, reach: o.Reach, roots: o.Roots, lookupNS: o.LookupNS, numbers: map[string]string{},
+		config: cfg, reach: o.Reach, roots: o.Roots, lookupNS: o.LookupNS, numbers: map[string]string{}, users: &userChanges{},
 	}
 	if p.lookupNS == nil {
 		p.lookupNS = lookupNS

@@ -66,9 +66,12 @@ func settleName(r *pipeline.Run, spec job.DatastoreSpec) {
 	d.Name = datastoreName(r.Job, d.Engine)
 	d.FinalSnapshot = ""
 	if !d.Engine.Cache() && !spec.SkipFinalSnapshot {
-		d.FinalSnapshot = d.Name + "-final"
+		d.FinalSnapshot = finalName(*d)
 	}
 }
+
+// finalName is what the final backup of an instance is called.
+func finalName(d job.DatastoreInfo) string { return d.Name + "-final" }
 
 // settledDatastore is the spec, and the names where stepValidate has not come to them.
 func settledDatastore(r *pipeline.Run) (job.DatastoreSpec, error) {

@@ -214,6 +214,22 @@ func (p *Provider) liftProtection(ctx context.Context, r *pipeline.Run, id strin
 	return pipeline.Wait(2*time.Second, "the deletion protection of %s to be lifted", base(id))
 }
 
+// finalBackup reports whether a deletion is to take the final backup, as the spec
+// says it now: that may have changed since the instance was made. The name that the
+// backup is known again by is saved before it is asked for.
+func finalBackup(ctx context.Context, r *pipeline.Run) (bool, error) {
+	spec, err := r.Job.DatastoreSpec()
+	if err != nil || spec.SkipFinalSnapshot || !r.Down {
+		return false, err
+	}
+	d := &r.Job.Config.InfraConfig.Datastore
+	if d.FinalSnapshot != "" {
+		return true, nil
+	}
+	d.FinalSnapshot = finalName(*d)
+	return true, r.Save(ctx)
+}
+
 // deleteInstance deletes the instance with its final backup; one that never came up
 // has nothing to back up.
 func (p *Provider) deleteInstance(ctx context.Context, r *pipeline.Run, id string) (string, error) {
@@ -221,8 +237,11 @@ func (p *Provider) deleteInstance(ctx context.Context, r *pipeline.Run, id strin
 	if err != nil {
 		return "", err
 	}
+	snapshot, err := finalBackup(ctx, r)
+	if err != nil {
+		return "", err
+	}
 	d := r.Job.Config.InfraConfig.Datastore
-	snapshot := d.FinalSnapshot != "" && r.Down
 	call := p.data.sql.Instances.Delete(projectOf(id), base(id))
 	switch {
 	case snapshot && (x.State == "RUNNABLE" || wasUp(r)):

@@ -3,7 +3,6 @@ package gcp
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -143,36 +142,6 @@ func (a sqlAccess) dropDatabase(ctx context.Context, name string) error {
 	return pipeline.Unless(a.done(ctx, "database "+name, op, err), pipeline.NotFound)
 }
 
-// setUser makes a user of MySQL, or gives it another password, and takes from it the
-// role that Cloud SQL gives to every user it makes: nobody but the administrator is
-// a member of cloudsqlsuperuser ("About MySQL users").
-func (a sqlAccess) setUser(ctx context.Context, name, password string) error {
-	users := a.p.data.sql.Users
-	out, err := send(ctx, users.List(a.p.project, a.instance))
-	if err != nil {
-		return err
-	}
-	there := slices.ContainsFunc(out.Items, func(u *sqladmin.User) bool { return u.Name == name })
-	if there {
-		op, err := send(ctx, users.Update(a.p.project, a.instance, &sqladmin.User{Name: name, Password: password}).Name(name).Host("%"))
-		if err := a.done(ctx, "user "+name, op, err); err != nil {
-			return err
-		}
-	} else {
-		op, err := send(ctx, users.Insert(a.p.project, a.instance, &sqladmin.User{Name: name, Host: "%", Password: password, Type: "BUILT_IN"}))
-		if err := a.done(ctx, "user "+name, op, err); err != nil {
-			return err
-		}
-	}
-	op, err := send(ctx, users.Update(a.p.project, a.instance, &sqladmin.User{Name: name}).Name(name).Host("%").RevokeExistingRoles(true))
-	return a.done(ctx, "the roles of user "+name, op, err)
-}
-
-func (a sqlAccess) dropUser(ctx context.Context, name string) error {
-	op, err := send(ctx, a.p.data.sql.Users.Delete(a.p.project, a.instance).Name(name).Host("%"))
-	return pipeline.Unless(a.done(ctx, "user "+name, op, err), pipeline.NotFound)
-}
-
 // How long an operation on a database or a user is waited for: most are done when
 // they are answered.
 const (
@@ -180,29 +149,48 @@ const (
 	operationPause = 500 * time.Millisecond
 )
 
-// done waits for an operation on a database or a user. What is not done by then is
-// looked at by a later pass, which repeats the call.
+// done waits for an operation on a database. What is not done by then is looked at by
+// a later pass, which repeats the call: what is there already is an answer too.
 func (a sqlAccess) done(ctx context.Context, what string, op *sqladmin.Operation, err error) error {
+	if err := a.accepted(what, err); err != nil {
+		return err
+	}
+	ended, err := a.ended(ctx, what, op)
+	if err != nil || ended {
+		return err
+	}
+	return a.carriedOut(what)
+}
+
+// accepted is what became of sending a change.
+func (a sqlAccess) accepted(what string, err error) error {
 	if pipeline.Is(err, pipeline.Busy) { // a backup takes minutes
 		return pipeline.Wait(5*time.Second, "another operation on instance %s to end, before %s is changed (%v)", a.instance, what, err)
 	}
-	if err != nil {
-		return err
-	}
+	return err
+}
+
+func (a sqlAccess) carriedOut(what string) error {
+	return pipeline.Wait(2*time.Second, "Cloud SQL to carry out the change of %s", what)
+}
+
+// ended looks at an operation for a while: whether it is done, and what it failed with.
+func (a sqlAccess) ended(ctx context.Context, what string, op *sqladmin.Operation) (bool, error) {
 	for range operationLooks {
 		if o := sqlOutcome(op); o.done {
-			return o.failed
+			return true, o.failed
 		}
 		timer := time.NewTimer(a.p.pace.Real(operationPause))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("%s: %w", what, ctx.Err())
+			return false, fmt.Errorf("%s: %w", what, ctx.Err())
 		case <-timer.C:
 		}
+		var err error
 		if op, err = send(ctx, a.p.data.sql.Operations.Get(a.p.project, op.Name)); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return pipeline.Wait(2*time.Second, "Cloud SQL to carry out the change of %s", what)
+	return false, nil
 }
