@@ -2,7 +2,9 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -258,4 +260,33 @@ func TestCacheUserThatShowsLate(t *testing.T) {
 			t.Errorf("lost %v: nothing was made twice: %v", lost, changes)
 		}
 	}
+}
+
+// deaf is a ledger that does not take the job's InfraConfig.
+type deaf struct{ *rig }
+
+func (d deaf) Record(ctx context.Context, delta pipeline.Delta) error {
+	if delta.Config {
+		return errors.New("the lease is lost")
+	}
+	return d.rig.Record(ctx, delta)
+}
+
+// The deletion is not sent before the ledger has the name that it asks for.
+func TestFinalSnapshotIsCommittedFirst(t *testing.T) {
+	t.Parallel()
+	bothStores(t, func(t *testing.T, g dataRig) {
+		first := g.data().FinalSnapshot
+		g.snap(first)
+		since := g.mark()
+		r := pipeline.NewRun(g.job, pipeline.Apply, slices.Collect(maps.Values(g.objects)), deaf{g.rig}, nil, time.Now, quick)
+		r.Down, r.Step = true, "step"
+		err := g.p.RemoveDatastore(anything(g.Context()), r)
+		if _, changes := g.calls(since); err == nil || !strings.Contains(err.Error(), "lease") || sum(changes) > 0 {
+			t.Errorf("the verdict is %v, after %v", err, changes)
+		}
+		if d := g.data(); d.SnapshotAskedAt != nil || d.FinalSnapshot != first {
+			t.Errorf("the job has %+v, which the ledger has not", d)
+		}
+	})
 }
