@@ -29,7 +29,7 @@ func (a *app) connectionsList() *cobra.Command {
 			}
 			err = a.print(resp, func(w io.Writer) { a.connectionTable(w, all) })
 			if err == nil && len(all) == 0 && !a.machine() {
-				a.say("No connections yet. zopday connections create %s SERVICE makes one.", clean(j.Name))
+				a.say("No connections.%s", ifTaken(j, " zopday connections create %s SERVICE makes one."))
 			}
 			return err
 		})

@@ -30,10 +30,18 @@ func (a *app) databasesList() *cobra.Command {
 			}
 			err = a.print(resp, func(w io.Writer) { a.databaseTable(w, all) })
 			if err == nil && len(all) == 0 && !a.machine() {
-				a.say("No databases yet. zopday databases create %s NAME makes one.", clean(j.Name))
+				a.say("No databases.%s", ifTaken(j, " zopday databases create %s NAME makes one."))
 			}
 			return err
 		})
+}
+
+// ifTaken is how to make one, of a datastore in which something can be made.
+func ifTaken(j client.Job, how string) string {
+	if !j.Owns() || j.Phase == job.PhaseTeardown || j.Status == job.Cancelled {
+		return ""
+	}
+	return fmt.Sprintf(how, clean(j.Name))
 }
 
 func (a *app) databaseTable(w io.Writer, all []job.LogicalDatabase) {
@@ -214,6 +222,9 @@ func (a *app) databasesPresets() *cobra.Command {
 					tab.add(p.Name, count(p.VCPUs, ""), count(p.MemoryGiB, " GiB"), count(p.StorageGiB, " GiB"), count(p.Replicas, ""), strconv.FormatBool(p.HighAvailability), count(p.BackupRetentionDays, " days"), p.What)
 				}
 				tab.write(w, a.tableTerm())
+				if len(all) > 0 {
+					fmt.Fprintf(w, "\nAll of them: %s\n", clean(all[0].Always))
+				}
 			})
 		},
 	}

@@ -26,12 +26,13 @@ func (a *app) demoCmd() *cobra.Command {
 		files, sets  []string
 		all          bool
 		dir, latency string
+		reach        string
 	}
 	var so SimOptions
 	cmd := &cobra.Command{
 		Use: "demo -f FILE | --all", Short: "Take a job file through its whole life on a simulated cloud", Args: args(0, 0, ""),
 		Long: withExamples("Take a job file through its whole life in a fresh sandbox: create, the same again, teardown, receipt",
-			"  zopday demo -f examples/vm-aws-fixed-lb.yaml\n  zopday demo --all") + `
+			"  zopday demo -f examples/vm-aws-fixed-lb.yaml\n  zopday demo -f examples/datastore-postgres-aws.yaml --set 'databases=[{name: orders}]' --reach direct\n  zopday demo --all") + `
 
 CALLS counts what each stretch asked of the cloud, in all and changing something. The last
 line is RECEIPT created=N removed=N kept=N left=0. The exit code is 0 only if
@@ -44,6 +45,10 @@ simulated account is afterwards as it was before.
 			if so.ReadLatency, so.WriteLatency, err = parseLatency(f.latency); err != nil {
 				return err
 			}
+			if f.reach != "" && f.reach != "direct" {
+				return usagef("--reach %s: use direct, or leave it out: the product then stands outside of every network", f.reach)
+			}
+			so.Inside = f.reach == "direct"
 			if so.TimeScale <= 0 {
 				return usagef("--time-scale is %v; use a number above 0", so.TimeScale)
 			}
@@ -66,6 +71,7 @@ simulated account is afterwards as it was before.
 	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "`key=value` to put into every job; repeatable")
 	cmd.Flags().BoolVar(&f.all, "all", false, "every job file in the directory of examples")
 	cmd.Flags().StringVar(&f.dir, "dir", "examples", "the `directory` of --all")
+	cmd.Flags().StringVar(&f.reach, "reach", "", "direct: the product stands in the network of what it makes, as logical databases at AWS and Azure need")
 	simFlags(cmd, &so, &f.latency, 60)
 	return cmd
 }

@@ -168,6 +168,9 @@ func (a *app) whatGoes(ctx context.Context, c *client.Client, j *client.Job) (li
 			list = append(list, fmt.Sprintf("left alone   %s  %s  %s  (%s)", o.Kind, o.Name, o.ID, cmp.Or(o.Reason, "kept")))
 		}
 	}
+	if list, err = a.dataGoes(rctx, c, j, list); err != nil {
+		return nil, 0, err
+	}
 	along, err := a.goesAlong(ctx, c, j)
 	if err != nil {
 		return nil, 0, err
@@ -183,6 +186,46 @@ func (a *app) whatGoes(ctx context.Context, c *client.Client, j *client.Job) (li
 		return []string{"the job is cancelled; nothing has been made"}, 2, nil
 	}
 	return list, 3, nil
+}
+
+// dataGoes puts what becomes of the data in a datastore before the list of objects.
+func (a *app) dataGoes(ctx context.Context, c *client.Client, j *client.Job, list []string) ([]string, error) {
+	if len(list) == 0 || j.ResourceType != job.Datastore && j.ResourceType != job.Cache {
+		return list, nil
+	}
+	spec, err := j.DatastoreSpec()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	switch name := j.Config.InfraConfig.Datastore.FinalSnapshot; {
+	case spec.SkipFinalSnapshot:
+		out = append(out, "lost         all data: the spec says skipFinalSnapshot, so nothing of it is kept")
+	case name != "":
+		out = append(out, "kept         a final snapshot or backup, "+name)
+	case j.ResourceType == job.Cache:
+		out = append(out, "lost         all data: the cloud takes no final snapshot of this cache")
+	}
+	if spec.Protected() {
+		out = append(out, "lifted       the deletion protection that the job set")
+	}
+	if j.ResourceType == job.Datastore {
+		_, all, err := c.Databases(ctx, j.ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range all {
+			out = append(out, "goes with it the database "+d.Name)
+		}
+	}
+	_, all, err := c.Connections(ctx, j.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range all {
+		out = append(out, "stops working the connection of "+x.Service)
+	}
+	return append(out, list...), nil
 }
 
 // goesAlong lists the component jobs on a cluster that goes: they are deleted with it.

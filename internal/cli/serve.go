@@ -73,7 +73,7 @@ func serveFlags(cmd *cobra.Command, o *ServeOptions) {
 	cmd.Flags().IntVar(&o.Workers, "workers", 16, "jobs carried out side by side; 0 runs the API alone")
 	cmd.Flags().StringVar(&o.LogLevel, "log-level", "info", "debug, info, warn or error")
 	cmd.Flags().StringVar(&o.FeatureGates, "feature-gates", "", "what is in preview and to be on, such as AzureVMSS=true")
-	cmd.Flags().StringVar(&o.Reach, "reach", "", "how private API servers of clusters are reached: direct, tunnel, or public:RANGE,… with the `ranges` that this server's own connections come from")
+	cmd.Flags().StringVar(&o.Reach, "reach", "", "`how` private API servers of clusters and private datastores are reached: direct, tunnel, or public:RANGE,… with the ranges that this server's own connections come from")
 	cmd.Flags().StringVar(&o.Catalogue, "catalogue", "", "`file` with components of your own (YAML)")
 	cmd.Flags().StringVar(&o.ChartMirror, "chart-mirror", "", "`address` that all charts are taken from instead of their own sources: https://… or oci://…")
 	completeFixed(cmd, "log-level", logLevels...)

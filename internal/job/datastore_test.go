@@ -30,6 +30,7 @@ func TestDatastoreSpecs(t *testing.T) {
 		{"a cache's engine", Datastore, AWS, ModeCreate, `{"engine":"redis"}`, "config.spec.engine"},
 		{"a datastore's engine", Cache, AWS, ModeCreate, `{"engine":"mysql"}`, "config.spec.engine"},
 		{"valkey at azure", Cache, Azure, ModeCreate, `{"engine":"valkey"}`, "config.spec.engine"},
+		{"a version whose schema public is open", Datastore, AWS, ModeCreate, `{"engine":"postgres","version":"14.9"}`, "config.spec.version"},
 		{"hyphen in the administrator (C16)", Datastore, AWS, ModeCreate, `{"engine":"mysql","adminUser":"rds-admin"}`, "config.spec.adminUser"},
 		{"17 characters (C16)", Datastore, AWS, ModeCreate, `{"engine":"mysql","adminUser":"abcdefghijklmnopq"}`, "config.spec.adminUser"},
 		{"admin on postgres (C17)", Datastore, AWS, ModeCreate, `{"engine":"postgres","adminUser":"admin"}`, "config.spec.adminUser"},
@@ -87,7 +88,7 @@ func TestPresets(t *testing.T) {
 	}
 	for _, family := range []ResourceType{Datastore, Cache} {
 		for _, p := range Presets(family) {
-			if p.BackupRetentionDays < 7 || p.MemoryGiB == 0 || !strings.Contains(p.What, "deletion protection") {
+			if p.BackupRetentionDays < 7 || p.MemoryGiB == 0 || !strings.Contains(p.Always, "deletion protection") || p.What == "" {
 				t.Errorf("%s %s: %+v", family, p.Name, p)
 			}
 		}

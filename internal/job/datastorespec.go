@@ -101,24 +101,27 @@ type Preset struct {
 	Replicas            int    `json:"replicas" doc:"Caches"`
 	HighAvailability    bool   `json:"highAvailability"`
 	BackupRetentionDays int    `json:"backupRetentionDays"`
-	What                string `json:"what" doc:"What it is for, and what all presets have"`
+	What                string `json:"what" doc:"What it is for"`
+	Always              string `json:"always" doc:"What every preset has"`
 }
 
-const allPresets = " Every preset: private, encrypted, TLS required, automated backups with point-in-time recovery, deletion protection, a final snapshot, minor upgrades in the window, logs exported."
+const cachePresets = "Private, encrypted, TLS required, clients that authenticate, minor upgrades in the window; backups, a final snapshot and deletion protection where the cloud has them for caches."
+
+const allPresets = "Private, encrypted, TLS required, automated backups with point-in-time recovery, deletion protection, a final snapshot, minor upgrades in the window, logs exported."
 
 // Presets are the presets of a family, the smallest first.
 func Presets(t ResourceType) []Preset {
 	if t == Cache {
 		return []Preset{
-			{Name: PresetDev, MemoryGiB: 1, BackupRetentionDays: 7, What: "For one developer: no replica, so a failed node is an empty cache." + allPresets},
-			{Name: PresetStandard, MemoryGiB: 3, Replicas: 1, BackupRetentionDays: 7, What: "For small services: one replica to fail over to." + allPresets},
-			{Name: PresetProduction, MemoryGiB: 6, Replicas: 2, HighAvailability: true, BackupRetentionDays: 14, What: "For what must stay up: replicas in other zones, automatic failover." + allPresets},
+			{Name: PresetDev, Always: cachePresets, MemoryGiB: 1, BackupRetentionDays: 7, What: "For one developer: no replica, so a failed node is an empty cache."},
+			{Name: PresetStandard, Always: cachePresets, MemoryGiB: 3, Replicas: 1, BackupRetentionDays: 7, What: "For small services: one replica to fail over to."},
+			{Name: PresetProduction, Always: cachePresets, MemoryGiB: 6, Replicas: 2, HighAvailability: true, BackupRetentionDays: 14, What: "For what must stay up: replicas in other zones, automatic failover."},
 		}
 	}
 	return []Preset{
-		{Name: PresetDev, VCPUs: 2, MemoryGiB: 4, StorageGiB: 20, BackupRetentionDays: 7, What: "For one developer: the smallest burstable class, no standby." + allPresets},
-		{Name: PresetStandard, VCPUs: 2, MemoryGiB: 8, StorageGiB: 50, BackupRetentionDays: 7, What: "For small services: no standby." + allPresets},
-		{Name: PresetProduction, VCPUs: 4, MemoryGiB: 16, StorageGiB: 100, HighAvailability: true, BackupRetentionDays: 14, What: "For what must stay up: a standby in another zone." + allPresets},
+		{Name: PresetDev, Always: allPresets, VCPUs: 2, MemoryGiB: 4, StorageGiB: 20, BackupRetentionDays: 7, What: "For one developer: the smallest burstable class, no standby."},
+		{Name: PresetStandard, Always: allPresets, VCPUs: 2, MemoryGiB: 8, StorageGiB: 50, BackupRetentionDays: 7, What: "For small services: no standby."},
+		{Name: PresetProduction, Always: allPresets, VCPUs: 4, MemoryGiB: 16, StorageGiB: 100, HighAvailability: true, BackupRetentionDays: 14, What: "For what must stay up: a standby in another zone."},
 	}
 }
 
@@ -256,6 +259,10 @@ type DatastoreInfo struct {
 	// SnapshotAskedAt is when a teardown last committed that it asks for the final
 	// snapshot under that name, which was free then (AWS).
 	SnapshotAskedAt *time.Time `json:"snapshotAskedAt,omitempty"`
+
+	// Asked are the logical databases of the spec that rows were made of: one of them
+	// that is deleted later is not made again.
+	Asked []string `json:"asked,omitempty"`
 
 	RiskNotes       []string         `json:"riskNotes,omitempty"` // adopted: what does not meet the defaults
 	Recommendations []Recommendation `json:"recommendations,omitempty"`

@@ -80,6 +80,9 @@ func (j *Job) validateEngine(s DatastoreSpec, inv *Invalid) {
 	if s.Version != "" && !engineVersionRE.MatchString(s.Version) {
 		inv.add(at+"version", fmt.Sprintf("%.40q is not a version", s.Version), "use major, or major and minor, such as 17 or 8.4")
 	}
+	if major, _, _ := strings.Cut(s.Version, "."); s.Engine == Postgres && engineVersionRE.MatchString(s.Version) && (len(major) == 1 || major < "15") {
+		inv.add(at+"version", "PostgreSQL "+s.Version+" lets everybody make tables in every database's schema public, and its support ends", "use 15 or newer")
+	}
 	if !slices.Contains([]string{PresetDev, PresetStandard, PresetProduction}, s.Preset) {
 		inv.add(at+"preset", fmt.Sprintf("%.40q is not a preset", s.Preset), "use dev, standard or production")
 	}

@@ -50,14 +50,37 @@ func EnsureSecret(ctx context.Context, access cloud.KubeAccess, s Secret) error 
 	case err != nil:
 		return Classify("get secret", err)
 	case have.Labels[ownerLabel] != s.Owner:
-		return pipeline.Fatal("name-taken", fmt.Sprintf("the namespace %s has a Secret %s already, which is not this connection's, so it was not touched", s.Namespace, s.Name),
-			"Give the connection another secretName, or remove that Secret, then ask for the connection again.").On("secretName")
+		return secretTaken(s.Namespace, s.Name)
 	case maps.EqualFunc(have.Data, data, func(a, b []byte) bool { return string(a) == string(b) }):
 		return nil
 	}
 	have.Data = data
 	_, err = api.Update(ctx, have, metav1.UpdateOptions{})
 	return Classify("update secret", err)
+}
+
+// CheckSecret says whether a Secret could be made or brought up to date: the cluster
+// answers, and there is none of that name, or it is the owner's.
+func CheckSecret(ctx context.Context, access cloud.KubeAccess, namespace, name, owner string) error {
+	c, err := Client(ctx, access)
+	if err != nil {
+		return err
+	}
+	have, err := c.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return Classify("get secret", err)
+	case have.Labels[ownerLabel] != owner:
+		return secretTaken(namespace, name)
+	}
+	return nil
+}
+
+func secretTaken(namespace, name string) error {
+	return pipeline.Fatal("name-taken", fmt.Sprintf("the namespace %s has a Secret %s already, which is not this connection's, so it was not touched", namespace, name),
+		"Give the connection another secretName, or remove that Secret, then ask for the connection again.").On("secretName")
 }
 
 func ensureNamespace(ctx context.Context, c Interface, name string) error {

@@ -83,7 +83,7 @@ func (s *Service) connectionOf(ctx context.Context, j *job.Job, database, ref st
 	case 1:
 		return &all[0], nil
 	case 0:
-		return nil, &Refusal{Kind: NotFound, Job: j.ID, Message: fmt.Sprintf("the job %s has no such connection", j.Name), Hint: "GET /provisioning-jobs/" + j.ID + "/connections lists what there is."}
+		return nil, &Refusal{Kind: NotFound, Job: j.ID, Message: fmt.Sprintf("the job %s has no such connection", j.Name), Hint: "GET …/connections lists what there is."}
 	}
 	return nil, &Refusal{Kind: Ambiguous, Job: j.ID, Message: fmt.Sprintf("%d connections of the job %s are of the service %s", len(all), j.Name, ref), Hint: "Use the connection's ID."}
 }
@@ -149,7 +149,7 @@ func (s *Service) newConnection(ctx context.Context, j *job.Job, database string
 	case j.ResourceType == job.Cache && cmp.Or(database, r.DatabaseID) != "":
 		fields = append(fields, job.FieldError{Field: "databaseId", Message: "a cache has no logical databases", Fix: "leave it out"})
 	case j.ResourceType == job.Datastore && cmp.Or(database, r.DatabaseID) == "":
-		fields = append(fields, job.FieldError{Field: "databaseId", Message: "is missing", Fix: "name one of GET /provisioning-jobs/" + j.ID + "/databases"})
+		fields = append(fields, job.FieldError{Field: "databaseId", Message: "is missing", Fix: "name one of GET …/databases"})
 	case database != "" && r.DatabaseID != "" && database != r.DatabaseID:
 		fields = append(fields, job.FieldError{Field: "databaseId", Message: "is another one than the path names", Fix: "leave it out"})
 	}
@@ -197,7 +197,8 @@ func (s *Service) DeleteConnection(ctx context.Context, ref, database, connectio
 }
 
 // RotateConnection asks for another password of a connection; the one that it has
-// counts until then. Its secret can be revealed once more afterwards.
+// counts until then. Its secret can be revealed once more afterwards. Of a credential
+// that all users of a cache share, it reads what the cloud has now.
 func (s *Service) RotateConnection(ctx context.Context, ref, database, connection string) (*job.Connection, error) {
 	return s.askConnection(ctx, access.ConnectionCreate, ledger.AskRotate, ref, database, connection)
 }
@@ -212,8 +213,6 @@ func (s *Service) askConnection(ctx context.Context, policy access.Policy, ask l
 		switch {
 		case c.Status == job.LogicalDeleting || c.Status == job.LogicalPending || c.Status == job.LogicalCreating:
 			err = notReady("the connection of "+c.Service, c.Status, nil)
-		case c.Shared:
-			err = refuse(WrongState, "Rotate it with the cloud's own command, when every user is ready for it.", "the cloud has one credential for all users of this cache, and it is not changed here")
 		default:
 			err = s.reachable(ctx, j)
 		}

@@ -60,7 +60,7 @@ func (s *Service) databaseOf(ctx context.Context, j *job.Job, ref string) (*job.
 	}
 	i := slices.IndexFunc(all, func(d job.LogicalDatabase) bool { return d.ID == ref || d.Name == ref })
 	if i < 0 {
-		return nil, &Refusal{Kind: NotFound, Job: j.ID, Message: fmt.Sprintf("the job %s has no such database", j.Name), Hint: "GET /provisioning-jobs/" + j.ID + "/databases lists what there is."}
+		return nil, &Refusal{Kind: NotFound, Job: j.ID, Message: fmt.Sprintf("the job %s has no such database", j.Name), Hint: "GET …/databases lists what there is."}
 	}
 	return &all[i], nil
 }
@@ -183,7 +183,7 @@ func takesLogical(j *job.Job, what string, database bool) error {
 	case !j.Owns():
 		return &Refusal{Kind: CustomerDatabase, Job: j.ID, Message: fmt.Sprintf("%s was adopted, so %s: the provisioner only reads it", j.Name, what), Hint: "Whoever runs the datastore makes databases and users in it."}
 	case database && j.ResourceType == job.Cache:
-		return invalid(job.FieldError{Field: "jobID", Message: j.Name + " is a cache, which has no logical databases", Fix: "make a connection: POST /provisioning-jobs/" + j.ID + "/connections"})
+		return invalid(job.FieldError{Field: "jobID", Message: j.Name + " is a cache, which has no logical databases", Fix: "make a connection: POST …/connections"})
 	}
 	switch st := j.State(); {
 	case j.Cancelling || st.Phase == job.PhaseTeardown || st.Status == job.Cancelled:

@@ -17,7 +17,7 @@ import (
 // file, the wizard's file view.
 type CreateRequest struct {
 	Kind           job.Kind          `json:"kind,omitempty" enum:"provisioning,remediation" doc:"provisioning (default), or remediation: acts on the pools of a VM or cluster job, which says cloud, region and account"`
-	ResourceType   job.ResourceType  `json:"resourceType" enum:"cluster,component,network,vm" doc:"The resource family"`
+	ResourceType   job.ResourceType  `json:"resourceType" enum:"cache,cluster,component,datastore,network,vm" doc:"The resource family"`
 	Provider       job.Provider      `json:"provider" enum:"aws,gcp,azure" doc:"The cloud"`
 	Mode           job.Mode          `json:"mode,omitempty" enum:"create,create_in_existing,adopt" doc:"create (default): everything is made, and all of it is deleted again; create_in_existing: inside a network that you name; adopt: nothing is made"`
 	Name           string            `json:"name" doc:"1 to 63 of a-z, 0-9 and hyphen; unique per resource type among live jobs"`

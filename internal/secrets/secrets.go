@@ -151,6 +151,11 @@ func (s *Store) Get(ctx context.Context, q db.Q, org, id string) ([]byte, error)
 
 // Delete removes a secret; one that is gone already is no error.
 func (s *Store) Delete(ctx context.Context, q db.Q, org, id string) error {
+	return Remove(ctx, q, org, id)
+}
+
+// Remove removes a secret without the key, which nothing but reading it needs.
+func Remove(ctx context.Context, q db.Q, org, id string) error {
 	if _, err := q.Exec(ctx, `DELETE FROM secrets WHERE org_id = $1 AND id = $2`, org, id); err != nil {
 		return fmt.Errorf("secret %s: %w", id, err)
 	}

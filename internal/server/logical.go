@@ -8,6 +8,7 @@ import (
 	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/ledger"
+	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/secrets"
 	"github.com/zopday/provisioner/internal/steps"
 )
@@ -26,7 +27,13 @@ func openSQL(ctx context.Context, access cloud.SQLAccess) (steps.SQLServer, erro
 type logical struct {
 	ledger  *ledger.Ledger
 	db      *db.DB
-	secrets *secrets.Store
+	secrets *secrets.Store // nil: it is closed, and nothing can be kept
+}
+
+// errClosed is what is said of a secret while the store is closed.
+func errClosed() error {
+	return pipeline.Fatal("no-secret-store", "the secret store of this server is closed, and a password has to be kept before a role gets it",
+		"Start every process with the key of its database (ZOPDAY_SECRET_KEY), then ask for it again.")
 }
 
 func (l logical) Rows(ctx context.Context, org, jobID string) ([]job.LogicalDatabase, []job.Connection, error) {
@@ -39,16 +46,22 @@ func (l logical) Rows(ctx context.Context, org, jobID string) ([]job.LogicalData
 }
 
 func (l logical) Password(ctx context.Context, org, id string) (string, error) {
+	if l.secrets == nil {
+		return "", errClosed()
+	}
 	got, err := l.secrets.Once(ctx, l.db, org, id, []byte(job.NewPassword()))
 	return string(got), err
 }
 
 func (l logical) Keep(ctx context.Context, org, id, secret string) error {
+	if l.secrets == nil {
+		return errClosed()
+	}
 	return l.db.InTx(ctx, func(ctx context.Context, tx db.Q) error { return l.secrets.Put(ctx, tx, org, id, []byte(secret)) })
 }
 
 func (l logical) Forget(ctx context.Context, org, id string) error {
-	return l.db.InTx(ctx, func(ctx context.Context, tx db.Q) error { return l.secrets.Delete(ctx, tx, org, id) })
+	return l.db.InTx(ctx, func(ctx context.Context, tx db.Q) error { return secrets.Remove(ctx, tx, org, id) })
 }
 
 func (l logical) Secret(ctx context.Context, org, id string) (string, error) {

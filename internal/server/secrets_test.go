@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/pgtest"
+	"github.com/zopday/provisioner/internal/pipeline"
 	"github.com/zopday/provisioner/internal/secrets"
 )
 
@@ -94,5 +96,40 @@ func TestSecretStoreOnPostgres(t *testing.T) {
 	}
 	if !errors.Is(err, secrets.ErrWrongKey) {
 		t.Errorf("the start with a wrong key: %v", err)
+	}
+}
+
+// TestClosedStoreStillForgets says that without the key nothing is kept and nothing
+// read, but what a teardown forgets is gone all the same.
+func TestClosedStoreStillForgets(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "zopday.db")
+	d, err := db.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	if err := d.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	open, err := secrets.Open(t.Context(), d, secrets.Source{Text: aKey("a")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, without := logical{db: d, secrets: open}, logical{db: d}
+	if _, err := with.Password(t.Context(), "org", "con_1/v1"); err != nil {
+		t.Fatal(err)
+	}
+	var fatal *pipeline.FatalError
+	if _, err := without.Password(t.Context(), "org", "con_2/v1"); !errors.As(err, &fatal) || fatal.Problem.Code != "no-secret-store" {
+		t.Errorf("a password was made: %v", err)
+	}
+	if err := without.Keep(t.Context(), "org", "con_2/v1", "x"); !errors.As(err, &fatal) {
+		t.Errorf("a secret was kept: %v", err)
+	}
+	if err := without.Forget(t.Context(), "org", "con_1/v1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := with.Secret(t.Context(), "org", "con_1/v1"); !errors.Is(err, secrets.ErrNotFound) {
+		t.Errorf("it is still there: %v", err)
 	}
 }

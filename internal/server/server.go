@@ -223,11 +223,12 @@ func (s *Server) parts(c Config, d *db.DB) (parts, error) {
 		Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Pausers: pausers, Past: l, Log: c.Log, Hooks: hooks(p.metrics), Version: c.Version.Version,
 		Slots: c.Workers, DeadAfter: c.DeadAfter, Pace: pace,
 	}
+	keep := logical{ledger: l, db: d, secrets: s.secrets}
+	work.Logical, work.Places, work.SQL = keep, registry, openSQL
 	if s.secrets != nil {
-		keep := logical{ledger: l, db: d, secrets: s.secrets}
-		use.Logical, work.Logical, work.Places = keep, keep, registry
-		use.SQL, work.SQL = openSQL, openSQL
+		use.Logical, use.SQL = keep, openSQL
 	}
+
 	p.service = provision.New(use)
 	if c.Workers > 0 {
 		p.reconciler = reconciler.New(work)

@@ -65,6 +65,17 @@ func (w *logicalWork) createConnection(ctx context.Context, c *job.Connection) e
 	if err != nil {
 		return err
 	}
+	// Whether its Secret can be kept current is known before the role gets a password
+	// that nobody would learn of.
+	if c.SpaceID != "" {
+		access, err := w.spaceAccess(ctx, c.SpaceID)
+		if err != nil {
+			return err
+		}
+		if err := kube.CheckSecret(ctx, access, c.Namespace, c.SecretName, c.ID); err != nil {
+			return err
+		}
+	}
 	if c.Status == job.LogicalPending {
 		c.Status = job.LogicalCreating
 	}
@@ -86,11 +97,12 @@ func (w *logicalWork) createConnection(ctx context.Context, c *job.Connection) e
 			return err
 		}
 	}
-	old := c.Secret
-	c.Secret = version
-	if old > 0 && old != version {
-		return w.Logical.Forget(ctx, w.r.Job.OrgID, job.SecretID(c.ID, old))
+	if old := c.Secret; old > 0 && old != version {
+		if err := w.Logical.Forget(ctx, w.r.Job.OrgID, job.SecretID(c.ID, old)); err != nil {
+			return err
+		}
 	}
+	c.Secret = version
 	return nil
 }
 
@@ -280,6 +292,10 @@ func (w *logicalWork) spaceAccess(ctx context.Context, id string) (cloud.KubeAcc
 	return clusters.KubeAccess(ctx, job.ClusterRef{Region: space.GetRegion(), Name: space.GetConfig()["cluster"], ResourceGroup: space.GetConfig()["resourceGroup"]})
 }
 
+// rdsAuthorities is where AWS publishes the authorities of RDS ("Using SSL/TLS to
+// encrypt a connection to a DB instance or cluster").
+const rdsAuthorities = "https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem"
+
 // Credentials are what a client needs to use a datastore or cache, as the keys of
 // a Secret: host, port, database, username, password, url, and the certificate
 // authority where the cloud has one for each datastore.
@@ -305,8 +321,11 @@ func Credentials(j *job.Job, database string, c cloud.CacheCredential) map[strin
 	if database != "" {
 		data["database"] = database
 	}
-	if d.CACert != "" {
+	switch {
+	case d.CACert != "":
 		data["ca.crt"] = d.CACert
+	case j.Provider == job.AWS && !d.Engine.Cache():
+		data["ca.url"] = rdsAuthorities
 	}
 	return data
 }

@@ -66,6 +66,9 @@ type SQLServer interface {
 // a reason; the tries are seconds apart.
 const logicalTries = 12
 
+// logicalPatience is how long, in cloud time, something may be waited for.
+const logicalPatience = time.Hour
+
 // reachChecks asks, before anything is made, whether logical databases could be
 // made later: with a private datastore that is a question of where the provisioner
 // stands.
@@ -155,12 +158,14 @@ func (w *logicalWork) ask(ctx context.Context, specs []job.DatabaseSpec) error {
 		return nil
 	}
 	var changed []job.LogicalDatabase
+	asked := w.r.Job.Config.InfraConfig.Datastore.Asked
 	for _, d := range specs {
 		at := slices.IndexFunc(w.databases, func(row job.LogicalDatabase) bool { return row.Name == d.Name })
 		if at < 0 {
-			row := NewDatabase(w.r.Job, d.Name, w.r.Job.CreatedBy)
-			w.databases = append(w.databases, row)
-			changed = append(changed, row)
+			if !slices.Contains(asked, d.Name) { // otherwise it was made, and somebody has deleted it since
+				asked = append(asked, d.Name)
+				changed = append(changed, NewDatabase(w.r.Job, d.Name, w.r.Job.CreatedBy))
+			}
 			continue
 		}
 		if row := &w.databases[at]; row.Status == job.LogicalFailed {
@@ -174,7 +179,17 @@ func (w *logicalWork) ask(ctx context.Context, specs []job.DatabaseSpec) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	return w.r.SaveLogical(ctx, changed, nil)
+	if err := w.r.SaveLogical(ctx, changed, nil); err != nil {
+		return err
+	}
+	w.r.Job.Config.InfraConfig.Datastore.Asked = asked
+	if err := w.r.Save(ctx); err != nil {
+		return err
+	}
+	// Somebody may have asked for one of that name at the same moment: then that row counts.
+	var err error
+	w.databases, w.connections, err = w.Logical.Rows(ctx, w.r.Job.OrgID, w.r.Job.ID)
+	return err
 }
 
 // NewDatabase is the row of a logical database that is asked for.
@@ -232,10 +247,15 @@ func (w *logicalWork) settled(what string, attempts *int, err error) (problem *j
 	var wait *pipeline.WaitError
 	switch {
 	case err == nil:
+		w.r.WaitOver(what)
 		return nil, false, nil
 	case errors.Is(err, pipeline.ErrLeaseLost), errors.Is(err, context.Canceled):
 		return nil, false, err
 	case errors.As(err, &wait):
+		if kube.Overdue(w.r, what, logicalPatience) {
+			w.r.WaitOver(what)
+			return &job.Error{Code: "timed-out", Message: fmt.Sprintf("after %s still waiting for %s", logicalPatience, wait.For), Hint: "Look at it in the cloud's console, then ask for it again: it goes on where it was."}, false, nil
+		}
 		w.waits = append(w.waits, err)
 		return nil, true, nil
 	case errors.As(err, &fatal):
@@ -324,10 +344,9 @@ func (w *logicalWork) dropDatabase(ctx context.Context, d *job.LogicalDatabase) 
 			return err
 		}
 		if exists && !ours {
-			return pipeline.Fatal("not-ours", fmt.Sprintf("the database %s is no longer owned by %s, so it is somebody else's by now and was not touched", d.Name, d.OwnerRole),
-				"Give it back to its owner, or drop it yourself, then delete it here again.")
+			w.r.Note("the database %s is not owned by %s, so it is somebody else's and stays as it is", d.Name, d.OwnerRole)
 		}
-		if exists {
+		if exists && ours {
 			if err := sql.DropDatabase(ctx, d.Name); err != nil {
 				return err
 			}

@@ -26,7 +26,17 @@ type store struct {
 	connections map[string]job.Connection
 	secrets     map[string]string
 	made        int
+	rival       *job.LogicalDatabase
 	step        func() error
+}
+
+func (s *store) taken(name string) bool {
+	for _, d := range s.databases {
+		if d.Name == name && d.Status != job.LogicalDeleted {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *store) Rows(context.Context, string, string) ([]job.LogicalDatabase, []job.Connection, error) {
@@ -70,8 +80,14 @@ func (s *store) Record(_ context.Context, d pipeline.Delta) error {
 	if err := s.step(); err != nil {
 		return err
 	}
+	if s.rival != nil { // somebody asks for it at the same moment, and is first
+		s.databases[s.rival.ID] = *s.rival
+		s.rival = nil
+	}
 	for _, x := range d.Databases {
-		s.databases[x.ID] = x
+		if _, known := s.databases[x.ID]; known || !s.taken(x.Name) { // as the ledger's unique index has it
+			s.databases[x.ID] = x
+		}
 	}
 	for _, x := range d.Connections {
 		s.connections[x.ID] = x
@@ -366,5 +382,41 @@ func TestTeardownDropsNoDatabase(t *testing.T) {
 	ds, cs, _ := b.store.Rows(t.Context(), "", "")
 	if len(ds)+len(cs) != 0 {
 		t.Errorf("rows left: %v %v", ds, cs)
+	}
+}
+
+// TestRequestThatIsFirstCounts ends a race between the spec's database and somebody's
+// request for one of that name as one: the row that was first.
+func TestRequestThatIsFirstCounts(t *testing.T) {
+	t.Parallel()
+	b := newBench(`{"engine":"postgres","databases":[{"name":"orders"}]}`)
+	row := NewDatabase(b.job, "orders", "bob")
+	b.store.rival = &row
+	if err := b.pass(t); err != nil {
+		t.Fatal(err)
+	}
+	if d := b.database(t, "orders"); d.ID != row.ID || d.Status != job.LogicalReady || b.sql.owners["orders"] != row.OwnerRole || len(b.sql.roles) != 1 || len(b.store.secrets) != 1 {
+		t.Errorf("%+v; owners %v, roles %d, secrets %d", d, b.sql.owners, len(b.sql.roles), len(b.store.secrets))
+	}
+}
+
+// TestDeletedDatabaseIsNotMadeAgain leaves a database of the spec deleted that
+// somebody has deleted while the job was still at work.
+func TestDeletedDatabaseIsNotMadeAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(`{"engine":"postgres","databases":[{"name":"orders"}]}`)
+	if err := b.pass(t); err != nil {
+		t.Fatal(err)
+	}
+	d := b.database(t, "orders")
+	d.Status = job.LogicalDeleting
+	b.store.databases[d.ID] = d
+	for range 2 {
+		if err := b.pass(t); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ds, _, _ := b.store.Rows(t.Context(), "", ""); len(ds) != 0 || b.sql.owners["orders"] != "" {
+		t.Errorf("made again: %+v, owners %v", ds, b.sql.owners)
 	}
 }

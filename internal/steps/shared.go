@@ -271,11 +271,28 @@ func (s Set) controls(ctx context.Context, r *pipeline.Run) ([]job.Control, erro
 		if err != nil {
 			return nil, err
 		}
-		waived = spec.Waive
+		waived = append(asked(spec), spec.Waive...)
 	}
 	waive(r, report, waived)
 	slices.SortStableFunc(report, func(a, b job.Control) int { return strings.Compare(a.ID, b.ID) })
 	return report, nil
+}
+
+// asked are the controls that a datastore's spec does without by a field of its own.
+func asked(spec job.DatastoreSpec) []job.Waiver {
+	var out []job.Waiver
+	add := func(why string, controls ...string) {
+		for _, c := range controls {
+			out = append(out, job.Waiver{Control: c, Reason: why})
+		}
+	}
+	if spec.SkipFinalSnapshot {
+		add("the spec says skipFinalSnapshot", "RDS-09", "SQL-08", "EC-15")
+	}
+	if !spec.Protected() {
+		add("the spec says deletionProtection: false", "RDS-07", "SQL-07", "MS-12", "AZDB-29")
+	}
+	return out
 }
 
 // controlsInside is the part of a cluster's report that its API server answers.
@@ -304,7 +321,7 @@ func waive(r *pipeline.Run, report []job.Control, waivers []job.Waiver) {
 				report[i].Waived = w.Reason
 			}
 		}
-		if !known {
+		if !known && !strings.HasPrefix(w.Reason, "the spec says ") {
 			r.Note("the waiver of %s does nothing: this job's report has no such control", w.Control)
 		}
 	}
