@@ -282,23 +282,38 @@ func (j *Job) Pools() []PoolRef {
 	return nil
 }
 
-// LastChanges is, for each pool of a subject, the last change that a remediation
-// job has made or begun: jobs are the subject's, the newest first. One that was
-// cancelled or failed counts as soon as it began: it may have changed something.
-func LastChanges(jobs []Job) map[string]LastChange {
-	out := map[string]LastChange{}
-	for i := range jobs {
-		info := jobs[i].Config.InfraConfig.Remediation
-		if info == nil || info.BeganAt == nil {
-			continue
-		}
-		for _, p := range info.Pools {
-			if _, known := out[p.Name]; !known {
-				out[p.Name] = LastChange{Job: &jobs[i], Action: info.Action, PoolChange: p, Finished: info.VerifiedAt != nil}
-			}
+// LastChanges is, for each pool of a subject by its name, the change that a
+// remediation job has begun last. One that was cancelled or failed counts as soon as
+// it began: it may have changed something.
+type LastChanges map[string]LastChange
+
+// Add takes a remediation job in, in whatever order they come: what counts is when
+// a job began, and not when it was made.
+func (l LastChanges) Add(j *Job) {
+	info := j.Config.InfraConfig.Remediation
+	if info == nil || info.BeganAt == nil {
+		return
+	}
+	for _, p := range info.Pools {
+		if last, known := l[p.Name]; !known || last.BeganAt.Before(*info.BeganAt) {
+			l[p.Name] = LastChange{Job: j, Action: info.Action, PoolChange: p, BeganAt: *info.BeganAt, Finished: info.VerifiedAt != nil}
 		}
 	}
-	return out
+}
+
+// Since is when the longest ago of the pools' last changes began; false if one of
+// them has none.
+func (l LastChanges) Since(pools []string) (oldest time.Time, ok bool) {
+	for i, name := range pools {
+		last, known := l[name]
+		if !known {
+			return time.Time{}, false
+		}
+		if i == 0 || last.BeganAt.Before(oldest) {
+			oldest = last.BeganAt
+		}
+	}
+	return oldest, len(pools) > 0
 }
 
 // A LastChange is the last thing that was done to a pool.
@@ -306,6 +321,7 @@ type LastChange struct {
 	PoolChange
 	Job      *Job
 	Action   RemediationAction
+	BeganAt  time.Time
 	Finished bool // it was seen through and read back
 }
 

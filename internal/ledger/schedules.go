@@ -84,6 +84,36 @@ func (l *Ledger) Schedules(ctx context.Context, org, subjectID, after string, li
 	return gather(ctx, l.d, scanSchedule, fmt.Sprintf(`SELECT `+scheduleColumns+` FROM schedules WHERE %s ORDER BY id DESC LIMIT $%d`, &c, len(c.args)), c.args...)
 }
 
+// LockSubject keeps everybody else from adding a schedule of a subject until the
+// transaction ends: id is its job.
+func (l *Ledger) LockSubject(ctx context.Context, tx db.Q, org, id string) error {
+	_, err := l.get(ctx, tx, org, id, db.ForUpdate(tx.Dialect()))
+	return err
+}
+
+// Overlapping is a schedule of a subject that acts on the pool too, nil if there is
+// none: one of all pools, which pool "" stands for, acts on each.
+func (l *Ledger) Overlapping(ctx context.Context, q db.Q, org, subjectID, pool string) (*job.Schedule, error) {
+	s, err := scanSchedule(q.QueryRow(ctx, `SELECT `+scheduleColumns+` FROM schedules
+		WHERE org_id = $1 AND subject_id = $2 AND (pool = '' OR $3 = '' OR pool = $3) ORDER BY id LIMIT 1`, org, subjectID, pool))
+	if errors.Is(err, db.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("schedules of %s: %w", subjectID, err)
+	}
+	return &s, nil
+}
+
+// Clock is the database's time, by which due times are told whichever process looks.
+func (l *Ledger) Clock(ctx context.Context, q db.Q) (time.Time, error) {
+	var now int64
+	if err := q.QueryRow(ctx, `SELECT `+l.now).Scan(&now); err != nil {
+		return time.Time{}, fmt.Errorf("the database's clock: %w", err)
+	}
+	return fromMicros(now), nil
+}
+
 // ChangeSchedule locks a schedule, lets fn edit it, and writes it back. What a
 // process holds of it is let go: its due time may be another one now.
 func (l *Ledger) ChangeSchedule(ctx context.Context, q db.Q, org, id string, fn func(*job.Schedule) error) (*job.Schedule, error) {
@@ -144,20 +174,30 @@ func (l *Ledger) HoldSchedule(ctx context.Context, s *job.Schedule, now, until t
 // next, in one transaction. If the schedule was changed meanwhile, only the record
 // is written; first is false for a due time that has one already.
 func (l *Ledger) EndSchedule(ctx context.Context, q db.Q, s *job.Schedule, run job.ScheduleRun, next *time.Time, action job.RemediationAction, enabled bool) (first bool, err error) {
-	var at int64
-	err = writable(q).QueryRow(ctx, `INSERT INTO schedule_runs (schedule_id, due_at, action, org_id, outcome, reason, job_id, missed, at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, `+l.now+`) ON CONFLICT DO NOTHING RETURNING at`,
-		s.ID, run.DueAt.UnixMicro(), string(run.Action), s.OrgID, run.Outcome, run.Reason, run.JobID, int64(run.Missed)).Scan(&at)
-	if err != nil && !errors.Is(err, db.ErrNoRows) {
-		return false, fmt.Errorf("schedule %s: %w", s.ID, err)
+	if first, err = l.AddScheduleRun(ctx, q, s, run); err != nil {
+		return false, err
 	}
-	first = err == nil
-	_, err = q.Exec(ctx, `UPDATE schedules SET next_at = $3, next_action = $4, enabled = $5, held_until = NULL WHERE id = $1 AND next_at = $2`,
-		s.ID, s.NextAt.UnixMicro(), micros(next), string(action), enabled)
+	_, err = q.Exec(ctx, `UPDATE schedules SET next_at = $3, next_action = $4, enabled = $5, held_until = NULL WHERE id = $1 AND next_at = $2 AND updated_at = $6`,
+		s.ID, s.NextAt.UnixMicro(), micros(next), string(action), enabled, s.UpdatedAt.UnixMicro())
 	if err != nil {
 		return first, fmt.Errorf("schedule %s: %w", s.ID, err)
 	}
 	return first, nil
+}
+
+// AddScheduleRun records what became of a due time; false: that is recorded already.
+// A job that was made after all takes the place of a due time passed over.
+func (l *Ledger) AddScheduleRun(ctx context.Context, q db.Q, s *job.Schedule, run job.ScheduleRun) (first bool, err error) {
+	var at int64
+	err = writable(q).QueryRow(ctx, `INSERT INTO schedule_runs (schedule_id, due_at, action, org_id, outcome, reason, job_id, missed, at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, `+l.now+`)
+		ON CONFLICT (schedule_id, due_at, action) DO UPDATE SET outcome = excluded.outcome, reason = excluded.reason, job_id = excluded.job_id, missed = excluded.missed, at = excluded.at
+		WHERE schedule_runs.outcome = 'skipped' AND excluded.outcome = 'created' RETURNING at`,
+		s.ID, run.DueAt.UnixMicro(), string(run.Action), s.OrgID, run.Outcome, run.Reason, run.JobID, int64(run.Missed)).Scan(&at)
+	if err != nil && !errors.Is(err, db.ErrNoRows) {
+		return false, fmt.Errorf("schedule %s: %w", s.ID, err)
+	}
+	return err == nil, nil
 }
 
 // ScheduleRuns is what became of a schedule's last due times, the newest first.

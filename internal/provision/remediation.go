@@ -194,24 +194,23 @@ func agreesWith(r *CreateRequest, subject *job.Job) error {
 
 // inTurn refuses to pause what is paused, and to resume what is not.
 func (s *Service) inTurn(ctx context.Context, subject *job.Job, spec job.RemediationSpec) error {
-	past, err := s.Ledger.Remediations(ctx, subject.OrgID, subject.SubjectID)
+	names, refused := meant(subject, spec)
+	if len(names) == 0 {
+		return refused // or its first step says what there is
+	}
+	last, err := s.Ledger.LastChanges(ctx, subject.OrgID, subject.SubjectID, "", names)
 	if err != nil {
 		return err
 	}
-	last := job.LastChanges(past)
-	all, open := 0, 0
+	all, open := len(names), 0
 	var by *job.Job
-	for _, ref := range subject.Pools() {
-		if spec.Pool != "" && ref.Name != spec.Pool || subject.Provider == job.Azure && subject.ResourceType == job.Cluster && ref.Name == job.SystemPool {
-			continue
-		}
-		all++
-		if c := last[ref.Name]; c.Open() {
+	for _, name := range names {
+		if c := last[name]; c.Open() {
 			open, by = open+1, c.Job
 		}
 	}
 	switch {
-	case by != nil && by.State().Active(), all == 0:
+	case by != nil && by.State().Active():
 		return nil // the ledger refuses a subject that is busy
 	case spec.Action.Stops() && open == all:
 		return &Refusal{Kind: WrongState, Job: by.ID, Message: fmt.Sprintf("%s is paused already, by job %s", subject.Name, by.Name), Hint: "Resume it first: zopday remediate resume " + subject.Name}
@@ -219,6 +218,22 @@ func (s *Service) inTurn(ctx context.Context, subject *job.Job, spec job.Remedia
 		return &Refusal{Kind: WrongState, Message: subject.Name + " is not paused", Hint: "Only what a remediation job has paused can be resumed: there is no record of how it was before."}
 	}
 	return nil
+}
+
+// meant are the pools that a request is about. Without a pool, one that is named like
+// a database or a cache is passed over: refused says so, if there is one.
+func meant(subject *job.Job, spec job.RemediationSpec) (names []string, refused error) {
+	for _, ref := range subject.Pools() {
+		if spec.Pool != "" && ref.Name != spec.Pool || subject.Provider == job.Azure && subject.ResourceType == job.Cluster && ref.Name == job.SystemPool {
+			continue
+		}
+		if err := protectedName("config.spec.jobId", ref.Name); err != nil && subject.ResourceType == job.Cluster {
+			refused = err
+			continue
+		}
+		names = append(names, ref.Name)
+	}
+	return names, refused
 }
 
 // remediationName names a remediation job after what it does to whom.

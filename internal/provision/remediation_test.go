@@ -42,7 +42,8 @@ func newOffice(t *testing.T, dsn string) *office {
 		t.Fatal(err)
 	}
 	o := &office{t: t, now: time.Date(2026, 11, 30, 7, 0, 0, 0, time.UTC)} // a Monday
-	o.Service = New(Config{Ledger: ledger.New(d, ledger.Options{}), Now: func() time.Time { return o.now }})
+	o.Service = New(Config{Ledger: ledger.New(d, ledger.Options{}), Now: func() time.Time { return o.now },
+		Clock: func(context.Context, db.Q) (time.Time, error) { return o.now, nil }})
 	o.ctx = access.With(t.Context(), access.Principal{OrgID: officeOrg, Actor: "ed", Roles: []string{access.Editor}})
 	return o
 }
@@ -325,13 +326,16 @@ func TestScheduleSurvives(t *testing.T) {
 		t.Errorf("%+v, %d jobs", run, len(o.remediations(t)))
 	}
 
-	// Still busy at eight: the resume waits for half an hour, and no longer.
-	o.now = time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)
-	o.run(t)
-	if run := o.last(t, s.ID); run.Action != job.ActionPause {
-		t.Errorf("a resume did not wait for its subject: %+v", run)
+	// Still busy at eight: the resume waits for longer than the slowest pause takes,
+	// and not for ever.
+	for _, later := range []time.Duration{0, 31 * time.Minute, 80 * time.Minute, 3 * time.Hour} {
+		o.now = time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC).Add(later)
+		o.run(t)
+		if run := o.last(t, s.ID); run.Action != job.ActionPause {
+			t.Fatalf("after %s a resume did not wait for its subject: %+v", later, run)
+		}
 	}
-	o.now = o.now.Add(31 * time.Minute)
+	o.now = time.Date(2026, 12, 1, 14, 0, 0, 0, time.UTC)
 	o.run(t)
 	if run := o.last(t, s.ID); run.Outcome != job.RunSkipped || run.Action != job.ActionResume || run.Reason == "" {
 		t.Errorf("busy: %+v", run)

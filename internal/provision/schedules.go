@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/zopday/provisioner/internal/access"
 	"github.com/zopday/provisioner/internal/audit"
@@ -67,6 +68,13 @@ func (s *Service) CreateSchedule(ctx context.Context, r ScheduleRequest, dry boo
 		return s.scheduleView(ctx, row, subject)
 	}
 	err = s.mutate(ctx, access.VMOperate, "", func(ctx context.Context, tx db.Q, _ access.Principal) (audit.Entry, error) {
+		// Another request may have come in between, for other pools of the subject.
+		if err := s.Ledger.LockSubject(ctx, tx, row.OrgID, row.JobID); err != nil {
+			return audit.Entry{}, err
+		}
+		if err := s.overlaps(ctx, tx, subject, row.Pool); err != nil {
+			return audit.Entry{}, err
+		}
 		if err := s.Ledger.AddSchedule(ctx, tx, row); err != nil {
 			return audit.Entry{}, err
 		}
@@ -94,7 +102,7 @@ func (s *Service) newSchedule(ctx context.Context, p access.Principal, r Schedul
 		err = s.actable(subject, job.RemediationSpec{Action: job.ActionPause, Pool: r.Pool, AllowAdopted: r.AllowAdopted})
 	}
 	if err == nil {
-		err = s.overlaps(ctx, subject, r.Pool)
+		err = s.overlaps(ctx, s.Ledger.DB(), subject, r.Pool)
 	}
 	if err != nil {
 		return nil, nil, scheduleFields(err)
@@ -105,23 +113,19 @@ func (s *Service) newSchedule(ctx context.Context, p access.Principal, r Schedul
 	}
 	row := &job.Schedule{ID: job.NewID("sch"), OrgID: p.OrgID, ScheduleSpec: r.spec(), SubjectName: subject.Name, SubjectID: subject.SubjectID, Enabled: r.Enabled == nil || *r.Enabled, CreatedBy: p.Actor}
 	row.JobID = subject.ID
-	s.arm(row, plan)
-	return row, subject, nil
+	now, err := s.Clock(ctx, s.Ledger.DB())
+	arm(row, plan, now)
+	return row, subject, err
 }
 
 // overlaps refuses a schedule for all pools beside one for a single pool: they would
 // pause and resume the same machines against each other.
-func (s *Service) overlaps(ctx context.Context, subject *job.Job, pool string) error {
-	others, err := s.Ledger.Schedules(ctx, subject.OrgID, subject.SubjectID, "", 100)
-	if err != nil {
+func (s *Service) overlaps(ctx context.Context, q db.Q, subject *job.Job, pool string) error {
+	o, err := s.Ledger.Overlapping(ctx, q, subject.OrgID, subject.SubjectID, pool)
+	if err != nil || o == nil {
 		return err
 	}
-	for _, o := range others {
-		if o.Pool == "" || pool == "" || o.Pool == pool {
-			return &Refusal{Kind: WrongState, Message: fmt.Sprintf("%s has the schedule %s for %s", subject.Name, o.ID, poolText(o.Pool)), Hint: "Change that one with PATCH /schedules/" + o.ID + ", or delete it."}
-		}
-	}
-	return nil
+	return &Refusal{Kind: WrongState, Message: fmt.Sprintf("%s has the schedule %s for %s", subject.Name, o.ID, poolText(o.Pool)), Hint: "Change that one with PATCH /schedules/" + o.ID + ", or delete it."}
 }
 
 func poolText(pool string) string {
@@ -150,12 +154,36 @@ func scheduleFields(err error) error {
 }
 
 // arm sets when a schedule acts next.
-func (s *Service) arm(row *job.Schedule, plan *schedule.Plan) {
+func arm(row *job.Schedule, plan *schedule.Plan, now time.Time) {
 	row.NextAt, row.NextAction = nil, ""
-	if next, ok := plan.Next(s.Now()); ok && row.Enabled {
+	if next, ok := plan.Next(now); ok && row.Enabled {
 		at := next.At.UTC()
 		row.NextAt, row.NextAction = &at, next.Action
 	}
+}
+
+// rearm sets when a schedule that was changed acts next. A resume that is due and was
+// not made yet stays due: its pool is missed. A pause that is due, and whatever is due
+// of a schedule that is turned off, is passed over, with the reason for the record.
+func rearm(row *job.Schedule, plan *schedule.Plan, now time.Time) (passed *job.ScheduleRun) {
+	due, action := row.NextAt, row.NextAction
+	if due == nil || due.After(now) {
+		arm(row, plan, now)
+		return nil
+	}
+	if row.Enabled && action == job.ActionResume {
+		// What the new times would have had in between is not made up for.
+		if next, ok := plan.Next(*due); ok && !next.At.After(now) {
+			row.NextAt = &now
+		}
+		return nil
+	}
+	arm(row, plan, now)
+	reason := "the schedule was changed before its " + string(action) + " was carried out"
+	if !row.Enabled {
+		reason = "the schedule was turned off before its " + string(action) + " was carried out"
+	}
+	return &job.ScheduleRun{DueAt: *due, Action: action, Outcome: job.RunSkipped, Reason: reason}
 }
 
 // ListSchedules lists an organisation's schedules, the newest first.
@@ -228,6 +256,7 @@ func (s *Service) scheduleView(ctx context.Context, row *job.Schedule, subject *
 func (s *Service) PatchSchedule(ctx context.Context, id string, r SchedulePatch) (*ScheduleView, error) {
 	var row *job.Schedule
 	err := s.changeSchedule(ctx, id, "schedule:update", func(ctx context.Context, tx db.Q, p access.Principal) (err error) {
+		var passed *job.ScheduleRun
 		row, err = s.Ledger.ChangeSchedule(ctx, tx, p.OrgID, id, func(row *job.Schedule) error {
 			if r == (SchedulePatch{}) {
 				return invalid(job.FieldError{Field: "body", Message: "changes nothing", Fix: "give the fields to change"})
@@ -237,9 +266,15 @@ func (s *Service) PatchSchedule(ctx context.Context, id string, r SchedulePatch)
 			if err != nil {
 				return err
 			}
-			s.arm(row, plan)
-			return nil
+			now, err := s.Clock(ctx, tx)
+			if err == nil {
+				passed = rearm(row, plan, now)
+			}
+			return err
 		})
+		if err == nil && passed != nil {
+			_, err = s.Ledger.AddScheduleRun(ctx, tx, row, *passed)
+		}
 		return err
 	})
 	if err != nil {

@@ -19,11 +19,12 @@ const ScheduleActor = "system:schedule"
 
 // How long a process has a due time for itself, how often it looks, how many it
 // takes at once, and for how long a resume is asked for again while its subject is
-// busy: a pool that is not resumed is missed, one that is not paused only costs.
+// busy: a pool that is not resumed is missed, one that is not paused only costs. That
+// is longer than the slowest pause takes, and ends when the next due time comes.
 const (
 	scheduleHold   = 2 * time.Minute
 	scheduleBatch  = 50
-	resumePatience = 30 * time.Minute
+	resumePatience = 6 * time.Hour
 )
 
 // RunSchedules acts on what is due. Several processes may do so at once: a due time
@@ -31,7 +32,10 @@ const (
 // own, so that a process which dies in between is followed by one that finds the
 // same job.
 func (s *Service) RunSchedules(ctx context.Context) error {
-	now := s.Now()
+	now, err := s.Clock(ctx, s.Ledger.DB())
+	if err != nil {
+		return err
+	}
 	due, err := s.Ledger.DueSchedules(ctx, now, scheduleBatch)
 	if err != nil {
 		return err

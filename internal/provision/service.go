@@ -35,6 +35,8 @@ type Config struct {
 	Gates      job.Gates             // the feature gates that are on
 	Log        *slog.Logger
 	Now        func() time.Time // nil: the wall clock; only for words, never for what is stored
+
+	Clock func(context.Context, db.Q) (time.Time, error) // by which schedules are due; nil: the database's
 }
 
 // A Service carries the use cases out.
@@ -53,6 +55,9 @@ func New(c Config) *Service {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Clock == nil && c.Ledger != nil {
+		c.Clock = c.Ledger.Clock
 	}
 	return &Service{Config: c}
 }

@@ -174,14 +174,16 @@ func cronOn(minutes int, on []int, later int) string {
 	return fmt.Sprintf("%d %d * * %s", minutes%60, minutes/60, strings.Join(list, ","))
 }
 
-// Next is the first due time after a moment.
+// Next is the first due time after a moment. Where both lines fall on one instant,
+// as they may where the clocks skip an hour, only the resume counts: a pool that is
+// not resumed is missed, one that is not paused only costs.
 func (p *Plan) Next(after time.Time) (Transition, bool) {
 	a, aok := p.next(p.pause, job.ActionPause, after)
 	b, bok := p.next(p.resume, job.ActionResume, after)
 	switch {
 	case !aok:
 		return b, bok
-	case bok && b.At.Before(a.At):
+	case bok && !b.At.After(a.At):
 		return b, true
 	}
 	return a, true

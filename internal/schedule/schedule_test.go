@@ -82,6 +82,34 @@ func TestClockChanges(t *testing.T) {
 	}
 }
 
+// TestResumeWinsATie: where pause and resume fall on the same instant, the pool runs.
+func TestResumeWinsATie(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec      job.ScheduleSpec
+		now, want string
+	}{
+		// 02:00 is skipped, and due when the clocks show 03:00 instead.
+		"the clocks skip the pause": {job.ScheduleSpec{Window: &job.Window{Days: days, From: "03:00", To: "02:00"}, TimeZone: "Europe/Berlin"}, "2027-03-27T12:00:00Z", "2027-03-28T01:00:00Z"},
+		"the first is a Monday":     {job.ScheduleSpec{PauseCron: "0 8 1 * *", ResumeCron: "0 8 * * 1", TimeZone: "UTC"}, "2027-01-30T00:00:00Z", "2027-02-01T08:00:00Z"},
+	} {
+		p := parse(t, c.spec)
+		now, err := time.Parse(time.RFC3339, c.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _ := p.Next(now)
+		if got := first.At.UTC().Format(time.RFC3339); got != c.want || first.Action != job.ActionResume {
+			t.Errorf("%s: %s at %s, want resume at %s", name, first.Action, got, c.want)
+		}
+		if then, _ := p.Next(first.At); !then.At.After(first.At) {
+			t.Errorf("%s: then %s at the same instant", name, then.Action)
+		}
+		if last, missed := p.Latest(first, first.At.Add(time.Minute)); last != first || missed != 0 {
+			t.Errorf("%s: the latest is %+v, %d missed", name, last, missed)
+		}
+	}
+}
+
 // TestEveryDayOnce: over two years of changing clocks, a daily line comes due once
 // each day of the calendar, and never goes back.
 func TestEveryDayOnce(t *testing.T) {

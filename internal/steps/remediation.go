@@ -16,8 +16,9 @@ import (
 // remediation job is active, so what it says holds as long as the job runs.
 type Past interface {
 	Get(ctx context.Context, org, id string) (*job.Job, error)
-	// Remediations are the remediation jobs of a subject, the newest first.
-	Remediations(ctx context.Context, org, subjectID string) ([]job.Job, error)
+	// LastChanges are the last changes of a subject's pools, by remediation jobs
+	// other than except.
+	LastChanges(ctx context.Context, org, subjectID, except string, pools []string) (job.LastChanges, error)
 }
 
 // How long a pool may take to come to its size, and its machines to end or to run.
@@ -41,9 +42,12 @@ func (s Set) validateRemediation(ctx context.Context, r *pipeline.Run) error {
 		return err
 	}
 	if info := r.Job.Config.InfraConfig.Remediation; info != nil && info.BeganAt != nil {
+		if err := s.newest(ctx, r, info); err != nil {
+			return err
+		}
 		return r.Save(ctx) // decided already, and maybe half done
 	}
-	pools, err := s.decide(ctx, r)
+	pools, _, err := s.decide(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -55,7 +59,7 @@ func (s Set) validateRemediation(ctx context.Context, r *pipeline.Run) error {
 
 // remediationChecks are what a plan asks.
 func (s Set) remediationChecks(ctx context.Context, r *pipeline.Run) []cloud.Check {
-	pools, err := s.decide(ctx, r)
+	pools, _, err := s.decide(ctx, r)
 	if err != nil {
 		return []cloud.Check{{Name: "pool", Status: cloud.CheckFails, Field: "config.spec", Message: err.Error()}}
 	}
@@ -76,14 +80,19 @@ func (s Set) info(r *pipeline.Run) *job.RemediationInfo {
 
 // applyRemediation records how every pool stands, and then brings it where it is to
 // be. Each call to the cloud says absolute values, so a pass after a crash, or
-// after a lost answer, asks for the same again.
+// after a lost answer, asks for the same again: as long as no other job has acted on
+// the same pools since, for a retry may come long after.
 func (s Set) applyRemediation(ctx context.Context, r *pipeline.Run) error {
 	if r.Mode != pipeline.Apply { // a plan's checks have said what it would do
 		return nil
 	}
 	info := s.info(r)
-	if info.BeganAt == nil {
-		pools, err := s.decide(ctx, r)
+	if info.BeganAt != nil {
+		if err := s.newest(ctx, r, info); err != nil {
+			return err
+		}
+	} else {
+		pools, after, err := s.decide(ctx, r)
 		if err != nil {
 			return err
 		}
@@ -92,6 +101,9 @@ func (s Set) applyRemediation(ctx context.Context, r *pipeline.Run) error {
 			return err
 		}
 		now := r.Now()
+		if !now.After(after) { // another worker's clock was ahead of this one's
+			now = after.Add(time.Microsecond)
+		}
 		info.Pools, info.Action, info.BeganAt = pools, spec.Action, &now
 		if err := r.Save(ctx); err != nil {
 			info.BeganAt = nil
@@ -103,6 +115,35 @@ func (s Set) applyRemediation(ctx context.Context, r *pipeline.Run) error {
 		errs = append(errs, s.applyPool(ctx, r, &info.Pools[i]))
 	}
 	return pipeline.Gravest(errs...)
+}
+
+// newest refuses to go on with a decision that another job has overtaken: what it
+// says of a pool is true no more, and carrying it out would undo the other's work.
+func (s Set) newest(ctx context.Context, r *pipeline.Run, info *job.RemediationInfo) error {
+	if s.Past == nil {
+		return pipeline.Fatal("not-pausable", "this server pauses nothing", "Run the job on one that does.")
+	}
+	var names []string
+	for _, p := range info.Pools {
+		names = append(names, p.Name)
+	}
+	last, err := s.Past.LastChanges(ctx, r.Job.OrgID, r.Job.SubjectID, r.Job.ID, names)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		since, ok := last[name]
+		if !ok || !since.BeganAt.After(*info.BeganAt) {
+			continue
+		}
+		did, hint := "began", "Retry that job, or make a new one: zopday remediate resume "
+		if since.Finished {
+			did, hint = "carried out", "This job stays as it is: delete it. If the pool is to change again, make a new job: zopday remediate "+string(info.Action)+" "
+		}
+		return pipeline.Fatal("overtaken", fmt.Sprintf("since this job began, at %s, job %s (%s) %s a %s of pool %s: what this one has decided holds no more",
+			info.BeganAt.UTC().Format(time.RFC3339), since.Job.Name, since.Job.ID, did, since.Action, name), hint+info.SubjectName)
+	}
+	return nil
 }
 
 func (s Set) applyPool(ctx context.Context, r *pipeline.Run, c *job.PoolChange) error {
@@ -160,6 +201,11 @@ func (s Set) verifyRemediation(ctx context.Context, r *pipeline.Run) error {
 	info := r.Job.Config.InfraConfig.Remediation
 	if r.Mode == pipeline.Plan || info == nil || info.BeganAt == nil {
 		return nil
+	}
+	if r.Mode == pipeline.Apply {
+		if err := s.newest(ctx, r, info); err != nil {
+			return err
+		}
 	}
 	var errs []error
 	for _, c := range info.Pools {

@@ -35,31 +35,36 @@ func (s Set) subject(ctx context.Context, r *pipeline.Run, spec job.RemediationS
 	return subject, nil
 }
 
-// decide reads every pool and says what becomes of it. Nothing is changed.
-func (s Set) decide(ctx context.Context, r *pipeline.Run) ([]job.PoolChange, error) {
+// decide reads every pool and says what becomes of it, and after when the last
+// change of any of them began. Nothing is changed.
+func (s Set) decide(ctx context.Context, r *pipeline.Run) (out []job.PoolChange, after time.Time, err error) {
 	spec, err := r.Job.Remediation()
 	if err != nil {
-		return nil, err
+		return nil, after, err
 	}
 	subject, err := s.subject(ctx, r, spec)
 	if err != nil {
-		return nil, err
+		return nil, after, err
 	}
-	past, err := s.Past.Remediations(ctx, r.Job.OrgID, r.Job.SubjectID)
-	if err != nil {
-		return nil, err
-	}
-	past = slices.DeleteFunc(past, func(j job.Job) bool { return j.ID == r.Job.ID })
-	d := decision{Set: s, r: r, spec: spec, subject: subject, last: job.LastChanges(past)}
+	d := decision{Set: s, r: r, spec: spec, subject: subject}
 	refs, err := d.pools()
 	if err != nil {
-		return nil, err
+		return nil, after, err
 	}
-	var out []job.PoolChange
+	var names []string
 	for _, ref := range refs {
+		names = append(names, ref.Name)
+	}
+	if d.last, err = s.Past.LastChanges(ctx, r.Job.OrgID, r.Job.SubjectID, r.Job.ID, names); err != nil {
+		return nil, after, err
+	}
+	for _, ref := range refs {
+		if began := d.last[ref.Name].BeganAt; began.After(after) {
+			after = began
+		}
 		change, why, err := d.pool(ctx, ref)
 		if err != nil {
-			return nil, err
+			return nil, after, err
 		}
 		if change == nil {
 			d.passed = append(d.passed, why)
@@ -68,12 +73,12 @@ func (s Set) decide(ctx context.Context, r *pipeline.Run) ([]job.PoolChange, err
 		out = append(out, *change)
 	}
 	if len(out) == 0 {
-		return nil, d.nothing()
+		return nil, after, d.nothing()
 	}
 	for _, why := range d.passed {
 		r.Note("%s", why.text)
 	}
-	return out, nil
+	return out, after, nil
 }
 
 // A decision is one job's look at its subject.
@@ -82,12 +87,16 @@ type decision struct {
 	r       *pipeline.Run
 	spec    job.RemediationSpec
 	subject *job.Job
-	last    map[string]job.LastChange
+	last    job.LastChanges
 	passed  []passedOver
 }
 
-// systemPool is why Azure's pool of the cluster itself stays.
-const systemPool = "system-pool"
+// Why a pool stays that no request could have changed: Azure's, of the cluster
+// itself, and one that is named like a customer's database or cache.
+const (
+	systemPool    = "system-pool"
+	protectedPool = "customer-database"
+)
 
 // passedOver is why a pool is left as it is.
 type passedOver struct{ code, text string }
@@ -95,7 +104,7 @@ type passedOver struct{ code, text string }
 func (d *decision) nothing() error {
 	code, texts := "nothing-to-do", []string{}
 	for _, p := range d.passed {
-		if code == "nothing-to-do" || code == systemPool {
+		if code == "nothing-to-do" || code == systemPool || code == protectedPool {
 			code = p.code
 		}
 		texts = append(texts, p.text)
@@ -104,6 +113,8 @@ func (d *decision) nothing() error {
 	switch code {
 	case "already-paused":
 		hint = "Resume it first: zopday remediate resume " + d.subject.Name
+	case protectedPool:
+		hint = "If it has to stop, do that in the cloud's own console, with whoever depends on it."
 	case "not-paused":
 		hint = "Only what a remediation job has paused can be resumed: there is no record of how it was before."
 	}
@@ -127,12 +138,16 @@ func (d *decision) pools() ([]job.PoolRef, error) {
 			continue
 		}
 		if pattern, found := remediation.Protected(ref.Name); found && d.subject.ResourceType == job.Cluster {
-			return nil, pipeline.Fatal("customer-database", fmt.Sprintf("node pool %s is named like a customer's database or cache (%s*), and what runs there is never stopped", ref.Name, pattern),
-				"Name another pool.").On("config.spec.pool")
+			why := fmt.Sprintf("node pool %s is named like a customer's database or cache (%s*), and what runs there is never stopped", ref.Name, pattern)
+			if d.spec.Pool != "" {
+				return nil, pipeline.Fatal(protectedPool, why, "Name another pool, or none for all others.").On("config.spec.pool")
+			}
+			d.passed = append(d.passed, passedOver{protectedPool, why})
+			continue
 		}
 		out = append(out, ref)
 	}
-	if len(out) == 0 {
+	if len(out) == 0 && len(d.passed) == 0 {
 		return nil, pipeline.Fatal("no-such-pool", fmt.Sprintf("%s has no node pool %q", d.subject.Name, d.spec.Pool), "It has: "+strings.Join(names, ", ")+".").On("config.spec.pool")
 	}
 	return out, nil
