@@ -2,7 +2,6 @@ package azure
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -59,20 +58,22 @@ func TestFinalBackupOfAServerOnItsWay(t *testing.T) {
 			g := datastores(t, job.Datastore, plainPostgres)
 			g.up()
 			id := g.job.Config.InfraConfig.Datastore.ID
-			switch state {
-			case "Updating":
-				g.invoke(http.MethodPatch, id, map[string]any{"properties": map[string]any{"backup": map[string]any{"backupRetentionDays": 9}}})
-			case "Starting":
-				g.invoke(http.MethodPost, id+"/stop", nil)
-				g.world.Step(10 * time.Minute)
-				g.invoke(http.MethodPost, id+"/start", nil)
+			into := func(state string) {
+				if _, err := g.world.SetObjectState(id, state, "", ""); err != nil {
+					t.Fatal(err)
+				}
 			}
+			into(state)
 			r := g.run(pipeline.Apply)
 			r.Down = true
 			since := g.mark()
-			if err := g.p.RemoveDatastore(anything(t.Context()), r); !pipeline.IsWait(err) {
+			if err := g.p.RemoveDatastore(anything(t.Context()), r); !pipeline.IsWait(err) || !strings.Contains(err.Error(), "to settle ("+state) {
 				t.Errorf("while it is %s: %v", state, err)
 			}
+			if took, _ := g.finals(since); took > 0 || !g.exists(id) {
+				t.Errorf("took %d while it is %s, and the server is there: %v", took, state, g.exists(id))
+			}
+			into("Ready")
 			g.down()
 			if took, rec := g.finals(since); took != 1 || rec.State != job.ObjectKept {
 				t.Errorf("took %d, recorded %+v", took, rec)
