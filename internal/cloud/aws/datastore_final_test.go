@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -288,5 +289,21 @@ func TestFinalSnapshotIsCommittedFirst(t *testing.T) {
 		if d := g.data(); d.SnapshotAskedAt != nil || d.FinalSnapshot != first {
 			t.Errorf("the job has %+v, which the ledger has not", d)
 		}
+	})
+}
+
+// Where the final snapshot failed, somebody can say that the data may go.
+func TestFinalSnapshotGivenUp(t *testing.T) {
+	t.Parallel()
+	bothStores(t, func(t *testing.T, g dataRig) {
+		name := g.asked()
+		g.snap(name)
+		g.fails(name)
+		if err := g.try(true, g.p.RemoveDatastore); fatalCode(err) != "snapshot-failed" {
+			t.Fatalf("the verdict is %v", err)
+		}
+		g.job.Config.Spec = json.RawMessage(strings.Replace(string(g.job.Config.Spec), "{", `{"skipFinalSnapshot":true,`, 1))
+		g.teardown()
+		g.keeps()
 	})
 }
