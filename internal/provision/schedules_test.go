@@ -110,6 +110,36 @@ func TestEndOfDueTimeLeavesPatch(t *testing.T) {
 	if run := v.Runs[0]; run.Outcome != job.RunCreated || run.JobID != "job_made" {
 		t.Errorf("the job is not in the record: %+v", run)
 	}
+
+	// Changed, and not turned off: the due time stands, and is ended by the new lines.
+	o.now = time.Date(2026, 12, 2, 8, 10, 0, 0, time.UTC)
+	other := overdueAgain(t, o, s.ID)
+	if _, err := o.PatchSchedule(o.ctx, s.ID, SchedulePatch{PauseCron: new("0 9 * * *")}); err != nil {
+		t.Fatal(err)
+	}
+	made.DueAt = *other.NextAt
+	if err := o.endSchedule(o.ctx, other, made, plan, true, o.now); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := o.GetSchedule(o.ctx, s.ID); err != nil || v.NextAction != job.ActionResume || !v.NextAt.Equal(made.DueAt) {
+		t.Errorf("the old lines have moved it on: %s at %s (%v)", v.NextAction, v.NextAt, err)
+	}
+}
+
+// overdueAgain turns a schedule on an hour before now, so that its resume is due.
+func overdueAgain(t *testing.T, o *office, id string) *job.Schedule {
+	t.Helper()
+	now := o.now
+	o.now = now.Add(-time.Hour)
+	if _, err := o.PatchSchedule(o.ctx, id, SchedulePatch{Enabled: new(true)}); err != nil {
+		t.Fatal(err)
+	}
+	o.now = now
+	row, err := o.Ledger.Schedule(o.ctx, officeOrg, id)
+	if err != nil || row.NextAction != job.ActionResume || row.NextAt.After(o.now) {
+		t.Fatalf("%+v %v", row, err)
+	}
+	return row
 }
 
 func cluster(pools ...string) func(*job.Job) {
