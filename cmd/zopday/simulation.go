@@ -149,6 +149,7 @@ func azureEnv(caFile string) func(url string) []cli.EnvVar {
 	return func(url string) []cli.EnvVar {
 		return []cli.EnvVar{
 			{Name: "ZOPDAY_AZURE_RESOURCE_MANAGER_ENDPOINT", Value: url}, {Name: "AZURE_AUTHORITY_HOST", Value: url}, {Name: "ZOPDAY_AZURE_CA_FILE", Value: caFile},
+			{Name: "ZOPDAY_AZURE_KEY_VAULT_ENDPOINT", Value: url + "/keyvault"},
 			{Name: "AZURE_SUBSCRIPTION_ID", Value: simazure.DefaultSubscription}, {Name: "AZURE_TENANT_ID", Value: simazure.DefaultTenant},
 			{Name: "AZURE_CLIENT_ID", Value: simazure.DefaultClientID}, {Name: "AZURE_CLIENT_SECRET", Value: simazure.DefaultClientSecret},
 		}

@@ -126,10 +126,16 @@ func FuzzDatabaseName(f *testing.F) {
 func FuzzRoleName(f *testing.F) {
 	f.Add("checkout", "con_1", "con_2")
 	f.Add("9-lives", "a", "b")
+	f.Add("pg", "a", "b")
+	f.Add("rdsadmin", "a", "b")
+	f.Add("azure-pg-admin", "a", "b")
 	f.Add(strings.Repeat("x", 80), "a", "b")
 	f.Add("привет", "a", "b")
 	f.Fuzz(func(t *testing.T, use, a, b string) {
 		x, y := RoleName(use, a), RoleName(use, b)
+		if keptName(x) {
+			t.Errorf("%q is a name that an engine or a cloud keeps", x)
+		}
 		if len(x) > 32 || x == "" || !isLetter(x[0]) || strings.Trim(x, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
 			t.Errorf("%q is no role name", x)
 		}

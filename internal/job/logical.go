@@ -109,12 +109,23 @@ func DatabaseNameFault(e Engine, name string) (message, fix string) {
 	switch {
 	case !databaseNameRE.MatchString(name):
 		return "is not a database name", "use 1 to 48 of a-z, 0-9 and underscore, starting with a letter"
-	case slices.Contains(SystemDatabases(e), name), strings.HasPrefix(name, "pg_"), strings.HasPrefix(name, "rds_"), strings.HasPrefix(name, "cloudsql"), strings.HasPrefix(name, "azure_"):
+	case slices.Contains(SystemDatabases(e), name), keptName(name):
 		return "is a name that " + e.Title() + " or a cloud keeps for itself", "choose another name"
 	case slices.Contains(reservedWords, name):
 		return "is a reserved word of SQL", "choose another name: it would have to be quoted everywhere"
 	}
 	return "", ""
+}
+
+// keptName reports whether a name begins as those do that engines and clouds keep for
+// databases and roles of their own.
+func keptName(name string) bool {
+	for _, p := range []string{"pg_", "mysql", "mariadb", "rds", "cloudsql", "azure"} {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
 }
 
 // reservedWords are those of both engines that somebody may call a database.
@@ -127,7 +138,7 @@ func RoleName(use, id string) string {
 	const room = 32 - 1 - 8
 	s := strings.ReplaceAll(slug(use), "-", "_")
 	s = strings.Trim(s[:min(len(s), room)], "_")
-	if s == "" || !isLetter(s[0]) {
+	if s == "" || !isLetter(s[0]) || keptName(s+"_") {
 		s = strings.Trim("z_"+s[:min(len(s), room-2)], "_")
 	}
 	return s + "_" + shortHash(id, 8)

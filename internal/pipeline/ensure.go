@@ -119,6 +119,9 @@ func (r *Run) create(ctx context.Context, x Resource, rec job.Object, known bool
 		if ours != nil {
 			return r.take(ctx, x, rec, *ours)
 		}
+		if what := "the " + x.String() + " of an earlier create"; unresolved && r.WaitedFor(what) < longLook*r.Consistency {
+			return "", Wait(max(r.Consistency/8, time.Second), "%s to show: the cloud says that there is one of that name", what)
+		}
 		return "", err
 	case Is(err, Mismatch):
 		// The token was used with other arguments, so something may have been
@@ -262,17 +265,36 @@ func pollAfter(age time.Duration) time.Duration {
 	return min(max(age/4, 3*time.Second), 30*time.Second)
 }
 
-// missed decides what a not-found for a recorded ID means.
-func (r *Run) missed(ctx context.Context, x Resource, rec *job.Object) error {
+// longLook is how many windows of consistency something that holds data may stay
+// hidden before its absence is believed.
+const longLook = 15
+
+// missing reports whether the cloud has not shown an object on any read for the
+// whole window, since this worker first missed it.
+func (r *Run) missing(x Resource, rec job.Object) bool {
 	r.memory.mu.Lock()
-	since, again := r.memory.missing[rec.Kind+"/"+rec.Key+"/"+rec.ID]
+	defer r.memory.mu.Unlock()
+	key := rec.Kind + "/" + rec.Key + "/" + rec.ID
+	since, again := r.memory.missing[key]
 	if !again {
 		since = r.Now()
-		r.memory.missing[rec.Kind+"/"+rec.Key+"/"+rec.ID] = since
+		r.memory.missing[key] = since
 	}
-	r.memory.mu.Unlock()
-	if !again || r.Pace.Cloud(r.Now().Sub(since)) < r.Consistency {
+	window := r.Consistency
+	if x.Precious {
+		window *= longLook
+	}
+	return again && r.Pace.Cloud(r.Now().Sub(since)) >= window
+}
+
+// missed decides what a not-found for a recorded ID means.
+func (r *Run) missed(ctx context.Context, x Resource, rec *job.Object) error {
+	if !r.missing(x, *rec) {
 		return Wait(max(r.Consistency/10, time.Second), "%s (%s), which the cloud does not show", x, rec.ID)
+	}
+	if x.Precious {
+		return Fatal("object-lost", fmt.Sprintf("%s (%s) was made, and the cloud has not shown it for %s; it is not made again, since an empty one in its place would hide that its data is gone", x, rec.ID, longLook*r.Consistency),
+			"If somebody deleted it, restore it from its backups at the cloud under the same name, or tear the job down. If the cloud shows it again, retry goes on.")
 	}
 	// Missing on every read for the whole window: somebody deleted it, or the
 	// cloud never made what it acknowledged.

@@ -76,6 +76,10 @@ type Resource struct {
 	// else's interface in a subnet, and how to free it; nil if not known.
 	Blockers func(ctx context.Context, id string) (string, error)
 
+	// Precious says that it holds data: one that the cloud does not show is looked for
+	// for long, and never made again by itself.
+	Precious bool
+
 	// Patience is how long the object may stay Pending, in cloud time, before
 	// the job stops with a reason; 0 is 30 minutes.
 	Patience time.Duration

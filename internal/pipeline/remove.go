@@ -66,8 +66,9 @@ func (r *Run) removeOne(ctx context.Context, x Resource, rec job.Object) error {
 	seen, err := x.Get(ctx, rec.ID)
 	switch {
 	case Is(err, NotFound):
-		// Believed only once the object has had time to show.
-		if r.Pace.Cloud(r.Now().Sub(deref(rec.CreatedAt))) < r.Consistency && rec.Reason != deleteSent {
+		// What nobody of ours has deleted is not gone because of one read: it stays, and
+		// is billed, when that read was stale.
+		if rec.Reason != deleteSent && !r.missing(x, rec) {
 			return Wait(max(r.Consistency/10, time.Second), "%s (%s) to become visible", x, rec.ID)
 		}
 		return r.removed(ctx, x, rec)
@@ -78,6 +79,7 @@ func (r *Run) removeOne(ctx context.Context, x Resource, rec job.Object) error {
 	case seen.Owner != "" && seen.Owner != r.Job.ID:
 		return notOurs(x, rec, seen)
 	}
+	r.sawAgain(rec)
 	if first, last := r.deletes(rec); rec.Reason == deleteSent && !first.IsZero() {
 		age := r.Pace.Cloud(r.Now().Sub(first))
 		switch {

@@ -138,3 +138,95 @@ func TestMismatchLooksBeforeItUsesANewToken(t *testing.T) {
 	}
 	b.checkOne(t)
 }
+
+// TestStaleReadIsNoRemoval keeps one read that does not show an object, which nobody
+// has deleted, from being taken for its end: it would stay, and be billed.
+func TestStaleReadIsNoRemoval(t *testing.T) {
+	b := newBench()
+	if err := b.settle(t, false); err != nil {
+		t.Fatal(err)
+	}
+	b.shelf.now = b.shelf.now.Add(24 * time.Hour)
+	hidden, sent := 3, 0
+	err := b.teardown(t, func(x *Resource) {
+		read, really := x.Get, x.Delete
+		x.Get = func(ctx context.Context, id string) (Seen, error) {
+			if hidden > 0 {
+				hidden--
+				return Seen{}, &CloudError{Class: NotFound, Sent: true, Op: "get", Code: "NotFound"}
+			}
+			return read(ctx, id)
+		}
+		x.Delete = func(ctx context.Context, id string) error {
+			sent++
+			return really(ctx, id)
+		}
+	})
+	if err != nil || len(b.shelf.things) != 0 || sent != 1 {
+		t.Errorf("%v, %d deletes, left %+v", err, sent, b.shelf.things)
+	}
+}
+
+// TestPreciousIsNotMadeAgain stops with a reason when something that holds data
+// vanishes, and leaves it in the ledger, so that a teardown still goes for it.
+func TestPreciousIsNotMadeAgain(t *testing.T) {
+	b := newBench()
+	if err := b.settle(t, false); err != nil {
+		t.Fatal(err)
+	}
+	clear(b.shelf.things)
+	mem := NewMemory()
+	var fatal *FatalError
+	for range 2000 {
+		r := NewRun(b.j, Apply, b.book.all(), b.book, mem, func() time.Time { return b.shelf.now }, 1)
+		x := b.shelf.resource(r, false)
+		x.Precious = true
+		_, err := r.Ensure(t.Context(), x)
+		if errors.As(err, &fatal) {
+			break
+		}
+		if !IsWait(err) {
+			t.Fatalf("%v", err)
+		}
+		b.shelf.now = b.shelf.now.Add(10 * time.Second)
+	}
+	if fatal == nil || fatal.Problem.Code != "object-lost" || b.shelf.creates != 1 {
+		t.Errorf("%v, %d creates", fatal, b.shelf.creates)
+	}
+	if got := b.book.objects["shelf:thing/one"]; got.State != job.ObjectCreated || got.ID == "" {
+		t.Errorf("the row is %+v", got)
+	}
+}
+
+// TestHiddenAfterALostReplyIsNotTakenForForeign waits for what an earlier create has
+// made when the cloud says that the name is taken and does not show by what.
+func TestHiddenAfterALostReplyIsNotTakenForForeign(t *testing.T) {
+	b := newBench()
+	b.shelf.lag, b.shelf.loseNext = 5*time.Minute, true
+	mem := NewMemory()
+	taken := 0
+	for range 2000 {
+		r := NewRun(b.j, Apply, b.book.all(), b.book, mem, func() time.Time { return b.shelf.now }, 1)
+		x := b.shelf.resource(r, false)
+		really := x.Create
+		x.Create = func(ctx context.Context, token string) (Seen, error) {
+			if len(b.shelf.things) > 0 {
+				taken++
+				return Seen{}, &CloudError{Class: Exists, Sent: true, Op: "create", Code: "AlreadyExists"}
+			}
+			return really(ctx, token)
+		}
+		id, err := r.Ensure(t.Context(), x)
+		if err == nil {
+			if id != "t-1" || taken == 0 || b.shelf.creates != 1 {
+				t.Errorf("took %s after %d refusals, %d creates", id, taken, b.shelf.creates)
+			}
+			return
+		}
+		if d := Judge(err, 0); d.Action != Park && d.Action != Again {
+			t.Fatalf("%v after %d refusals", err, taken)
+		}
+		b.shelf.now = b.shelf.now.Add(10 * time.Second)
+	}
+	t.Fatal("it never ended")
+}

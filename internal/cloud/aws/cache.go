@@ -173,7 +173,7 @@ var cacheServing = []string{"available", "modifying", "snapshotting"}
 // replicationGroup is the cache: a primary with its replicas. CreateReplicationGroup
 // takes no token: one whose answer was lost is found by its name and its mark.
 func (b *dataBuild) replicationGroup() pipeline.Resource {
-	x := pipeline.Resource{Kind: kindCacheGroup, Key: datastoreKey, Name: b.name(), Slow: true, Patience: 45 * time.Minute}
+	x := pipeline.Resource{Kind: kindCacheGroup, Key: datastoreKey, Name: b.name(), Slow: true, Precious: true, Patience: 45 * time.Minute}
 	x.Get = func(ctx context.Context, id string) (pipeline.Seen, error) {
 		g, err := b.readCacheGroup(ctx, or(arnName(id), x.Name))
 		if err != nil {

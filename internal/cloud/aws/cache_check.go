@@ -123,7 +123,7 @@ func (d *dataChecker) cacheVersion(ctx context.Context, offered []engineVersion,
 	asked, title := d.data.Version, d.data.Engine.Title()
 	d.info.Version = ""
 	switch {
-	case err != nil && stops(ctx, err):
+	case err != nil && d.stops(ctx, err):
 		return nil, err
 	case err != nil:
 		d.info.Version = cmp.Or(asked, map[job.Engine]string{job.Redis: "7.1", job.Valkey: "8.0"}[d.data.Engine])
@@ -157,7 +157,7 @@ func (d *dataChecker) cacheVersion(ctx context.Context, offered []engineVersion,
 func (d *dataChecker) nodeType(ctx context.Context) ([]cloud.Check, error) {
 	const check = "node type"
 	sold, err := d.offeredNodes(ctx, d.data.Engine)
-	if err != nil && stops(ctx, err) {
+	if err != nil && d.stops(ctx, err) {
 		return nil, err
 	}
 	has := func(t string) bool { return err != nil || len(sold) == 0 || slices.Contains(sold, t) }

@@ -96,7 +96,7 @@ func (d *dataChecker) chooseVersion(ctx context.Context, offered []engineVersion
 	}
 	d.info.Version = ""
 	switch {
-	case err != nil && stops(ctx, err):
+	case err != nil && d.stops(ctx, err):
 		return nil, err
 	case err != nil:
 		d.info.Version = asked
@@ -155,7 +155,7 @@ func (d *dataChecker) chooseClass(ctx context.Context, zones []string) ([]cloud.
 	field := "config.spec.size"
 	options, err := d.orderable(ctx, d.data.Engine, d.info.Version, d.data.InstanceType)
 	switch {
-	case err != nil && stops(ctx, err):
+	case err != nil && d.stops(ctx, err):
 		return nil, err
 	case err != nil:
 		d.info.Class = or(d.data.InstanceType, "db.t4g.large")
@@ -268,7 +268,7 @@ func (d *dataChecker) sources(ctx context.Context) ([]cloud.Check, error) {
 		}
 		g, err := d.securityGroups().One(ctx, a.SecurityGroupID)
 		switch {
-		case err != nil && stops(ctx, err):
+		case err != nil && d.stops(ctx, err):
 			return nil, err
 		case pipeline.Is(err, pipeline.NotFound):
 			out = append(out, fails(check, field, "there is no security group "+a.SecurityGroupID+" in "+d.region, "Name one that exists."))
@@ -303,7 +303,7 @@ func (d *dataChecker) dataQuotas(ctx context.Context) ([]cloud.Check, error) {
 	const check = "RDS quotas"
 	answer, err := d.rds.DescribeAccountAttributes(ctx, &rds.DescribeAccountAttributesInput{})
 	switch {
-	case err != nil && stops(ctx, err):
+	case err != nil && d.stops(ctx, err):
 		return nil, err
 	case err != nil:
 		return append(out, unchecked(check, "region", err)), nil
@@ -365,4 +365,11 @@ func (d *dataChecker) dataNames() cloud.Check {
 		}
 	}
 	return passes(check, "all fit, such as %s", datastoreName(j, 0))
+}
+
+// stops reports whether an error says that nothing can be asked now. What a
+// datastore is cannot be changed later, so that nothing is made of a guess because
+// of an answer that comes a little later.
+func (d *dataChecker) stops(ctx context.Context, err error) bool {
+	return stops(ctx, err) || d.r.Mode == pipeline.Apply && pipeline.Is(err, pipeline.Throttled, pipeline.Unavailable)
 }

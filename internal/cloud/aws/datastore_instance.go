@@ -68,7 +68,7 @@ func (p *Provider) readInstance(ctx context.Context, id string) (rdstypes.DBInst
 // instance is the RDS instance. CreateDBInstance takes no token: one whose answer was
 // lost is found by its name and its mark.
 func (b *dataBuild) instance() pipeline.Resource {
-	x := pipeline.Resource{Kind: kindDBInstance, Key: datastoreKey, Name: b.name(), Slow: true, Patience: time.Hour}
+	x := pipeline.Resource{Kind: kindDBInstance, Key: datastoreKey, Name: b.name(), Slow: true, Precious: true, Patience: time.Hour}
 	x.Get = func(ctx context.Context, id string) (pipeline.Seen, error) {
 		i, err := b.readInstance(ctx, or(arnName(id), x.Name))
 		if err != nil {

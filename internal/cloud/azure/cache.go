@@ -116,7 +116,7 @@ func (p *Provider) cacheCluster(r *pipeline.Run, spec job.DatastoreSpec) pipelin
 				pipeline.Aspect{Name: "public access", Wanted: "Disabled", Seen: f.Public}), nil
 		},
 	}.resource()
-	x.Patience = cachePatience
+	x.Patience, x.Precious = cachePatience, true
 	return x
 }
 

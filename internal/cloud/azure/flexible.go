@@ -156,7 +156,7 @@ func (p *Provider) server(r *pipeline.Run, d serverDesign) pipeline.Resource {
 		},
 	}
 	x := o.resource()
-	x.Patience = serverPatience
+	x.Patience, x.Precious = serverPatience, true
 	send := x.Create
 	x.Create = func(ctx context.Context, token string) (pipeline.Seen, error) {
 		var err error

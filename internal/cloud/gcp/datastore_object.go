@@ -30,7 +30,7 @@ type managedObject struct {
 
 // resource is the object as the pipeline makes, checks and removes it.
 func (o managedObject) resource(p *Provider, r *pipeline.Run) pipeline.Resource {
-	x := pipeline.Resource{Kind: o.kind, Key: o.key, Name: o.name, Args: o.args, Slow: true, Patience: o.patience, Blockers: o.blockers}
+	x := pipeline.Resource{Kind: o.kind, Key: o.key, Name: o.name, Args: o.args, Slow: true, Precious: o.key == datastoreKey, Patience: o.patience, Blockers: o.blockers}
 	x.Get = func(ctx context.Context, _ string) (pipeline.Seen, error) {
 		if s, running, err := o.underWay(ctx, p, r, x); running || err != nil {
 			return s, err

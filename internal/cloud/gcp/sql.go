@@ -256,8 +256,8 @@ func (p *Provider) deleteInstance(ctx context.Context, r *pipeline.Run, id strin
 	}
 	op, err := send(ctx, call)
 	var refused *pipeline.CloudError
-	if errors.As(err, &refused) && refused.Code == "deletionProtectionEnabled" && x.State == "FAILED" {
-		return "", p.liftProtection(ctx, r, id) // it came up failed with the protection that this job asked for
+	if errors.As(err, &refused) && refused.Code == "deletionProtectionEnabled" && (x.State == "FAILED" || ownProtection(r)) {
+		return "", p.liftProtection(ctx, r, id) // the job's own: it came up failed with it, or the look before was stale
 	}
 	return p.sqlOperationName(op), err
 }
@@ -340,4 +340,10 @@ func (p *Provider) ownBackups() lookup.Kind[*sqladmin.Backup] {
 			}), err
 		},
 	}
+}
+
+// ownProtection reports whether the job has asked for deletion protection itself.
+func ownProtection(r *pipeline.Run) bool {
+	spec, err := r.Job.DatastoreSpec()
+	return err == nil && spec.Protected()
 }
