@@ -71,6 +71,7 @@ func (r *Run) Ensure(ctx context.Context, x Resource) (string, error) {
 // create brings an object into being that the ledger has no ID for.
 func (r *Run) create(ctx context.Context, x Resource, rec job.Object, known bool) (string, error) {
 	unresolved := known && rec.State == job.ObjectIntended
+	sameName := rec.Name == x.Name // an earlier intent may have been for another one
 	if !unresolved || !x.Tokened || rec.Reason == tokenUsed {
 		ours, err := r.find(ctx, x)
 		if err != nil {
@@ -119,7 +120,7 @@ func (r *Run) create(ctx context.Context, x Resource, rec job.Object, known bool
 		if ours != nil {
 			return r.take(ctx, x, rec, *ours)
 		}
-		if what := "the " + x.String() + " of an earlier create"; unresolved && r.WaitedFor(what) < longLook*r.Consistency {
+		if what := "the " + x.String() + " of an earlier create"; unresolved && sameName && r.WaitedFor(what) < longLook*r.Consistency {
 			return "", Wait(max(r.Consistency/8, time.Second), "%s to show: the cloud says that there is one of that name", what)
 		}
 		return "", err
