@@ -121,7 +121,11 @@ func decodeError(err error) error {
 		if te.Type.Kind() == reflect.Struct {
 			want = "JSON object"
 		}
-		inv.add(field, "is of type "+te.Value, "give a "+want)
+		fix := "give a " + want
+		if want == "string" && te.Value == "number" {
+			fix += `: in YAML and for --set it stands in quotes, such as "17"`
+		}
+		inv.add(field, "is of type "+te.Value, fix)
 	case strings.HasPrefix(err.Error(), "json: unknown field "):
 		name := strings.Trim(strings.TrimPrefix(err.Error(), "json: unknown field "), `"`)
 		inv.add("config.spec."+name, "is not a field of this resource type's spec", "leave it out, or see the schema at /docs")
