@@ -89,3 +89,36 @@ func TestWordsOfControlPlanes(t *testing.T) {
 		noSecret(t, []string{"hidden"}, chain(err))
 	}
 }
+
+// TestControlPlaneThatIsLate is not done before a database that the control plane has
+// accepted is in the server.
+func TestControlPlaneThatIsLate(t *testing.T) {
+	for _, e := range []job.Engine{job.Postgres, job.MySQL} {
+		t.Run(string(e), func(t *testing.T) {
+			ctx := allowed(t.Context())
+			access := controlled(t, e)
+			at := access.CreateDatabase
+			access.CreateDatabase = func(ctx context.Context, name string) error {
+				time.AfterFunc(600*time.Millisecond, func() { _ = at(ctx, name) }) // that it is not there shows below
+				return nil
+			}
+			s := open(t, access)
+			must(t, s.SetRole(ctx, "late_owner", job.NewPassword()))
+			for range 20 {
+				err := s.CreateDatabase(ctx, "late", "late_owner")
+				if err == nil {
+					break
+				}
+				if !pipeline.IsWait(err) {
+					t.Fatal(err)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			if exists, ours, err := s.Database(ctx, "late", "late_owner"); !exists || !ours || err != nil {
+				t.Errorf("it is done, and the database: %v, ours %v, error %v", exists, ours, err)
+			}
+			must(t, s.DropDatabase(ctx, "late"))
+			must(t, s.DropRole(ctx, "late_owner", "", ""))
+		})
+	}
+}

@@ -145,7 +145,9 @@ func (m *mysqlEngine) createAlone(ctx context.Context, name, owner string) error
 		return err
 	}
 	if m.access.CreateDatabase != nil {
-		err = m.scrub(m.access.CreateDatabase(ctx, name))
+		if err = m.scrub(m.access.CreateDatabase(ctx, name)); err == nil {
+			err = m.shown(ctx, name, owner)
+		}
 	} else {
 		err = m.each(ctx, op, "CREATE DATABASE "+myIdent(name)+" CHARACTER SET utf8mb4")
 	}
@@ -157,6 +159,29 @@ func (m *mysqlEngine) createAlone(ctx context.Context, name, owner string) error
 	}
 	return err
 }
+
+// shown reads back what a control plane has accepted: it is in the server a moment
+// later at times.
+func (m *mysqlEngine) shown(ctx context.Context, name, owner string) error {
+	for range showTries {
+		exists, _, err := m.database(ctx, name, owner)
+		if exists || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(showPause):
+		}
+	}
+	return pipeline.Wait(waitForCloud, "database %s to be made by the cloud", name)
+}
+
+// How often, and how far apart, it is looked for what a control plane has accepted.
+const (
+	showTries = 40
+	showPause = 250 * time.Millisecond
+)
 
 // revokeOthers takes from all but the owner what they have in a database that does not exist.
 func (m *mysqlEngine) revokeOthers(ctx context.Context, op, pattern, owner string) error {

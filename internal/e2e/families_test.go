@@ -120,7 +120,10 @@ func TestCrashedFamilies(t *testing.T) {
 			{name: "teardown", setup: func(r *rig) { r.finish(func() { e.begin(r) }) }, begin: func(r *rig) { r.move(job.Delete, "") }, end: job.Cancelled},
 		} {
 			s.cloud, s.place = e.cloud, e.place
-			t.Run(e.String()+" "+s.name, func(t *testing.T) { s.crashes(t, e.lostReplies) })
+			t.Run(e.String()+" "+s.name, func(t *testing.T) {
+				t.Parallel() // each has a world of its own, and mostly waits for it
+				s.crashes(t, e.lostReplies)
+			})
 		}
 	}
 }
