@@ -2,7 +2,6 @@ package remediation
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -114,7 +113,7 @@ func FuzzRegister(f *testing.F) {
 		for _, p := range protected {
 			var refused *ProtectedError
 			if strings.HasPrefix(bare, p) && isASCII(name) && !errors.As(err, &refused) {
-				t.Fatal(fmt.Sprintf("Register(%q) = %v, and it begins with %s", name, err, p))
+				t.Fatalf("Register(%q) = %v, and it begins with %s", name, err, p)
 			}
 		}
 	})

@@ -103,7 +103,7 @@ func line(text string) (cron.Schedule, error) {
 	}
 	s, err := fields.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("%.60q is not a cron line: %.120s", text, err)
+		return nil, fmt.Errorf("%.60q is not a cron line: %.120s", text, err.Error())
 	}
 	if s.Next(monday).IsZero() {
 		return nil, fmt.Errorf("%.60q never comes due", text)
