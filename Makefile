@@ -48,7 +48,7 @@ kube: ## build the Kubernetes control plane of the simulated clusters; minutes, 
 generate: ## write the generated code anew
 	scripts/generate
 
-deps:
+deps: ## install the Debian packages that tests and simulated datastores need
 	@scripts/deps cloud-init mariadb-server postgresql redis-server shellcheck
 
 tools:

@@ -294,3 +294,17 @@ func TestDatastoreInExistingNetwork(t *testing.T) {
 	}
 	g.equal(before)
 }
+
+// A check that is throttled is asked again: nothing is made of a guess at the version
+// (failure kind H1).
+func TestDatastoreChecksAreAskedAgain(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"DescribeDBEngineVersions", "DescribeOrderableDBInstanceOptions"} {
+		g := newData(t, sim.Options{}, job.ModeCreate, postgresSpec)
+		g.fault(sim.Fault{Kind: sim.FaultThrottle, Service: "rds", Operation: op, Count: -1})
+		r := g.run(pipeline.Apply)
+		if _, err := g.p.Check(anything(g.Context()), r); !pipeline.Is(err, pipeline.Throttled, pipeline.Unavailable) {
+			t.Errorf("%s throttled: the verdict is %v", op, err)
+		}
+	}
+}
