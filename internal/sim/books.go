@@ -21,7 +21,8 @@ type Entry struct {
 	Region    string    `json:"region,omitempty"`
 	Status    int       `json:"status"` // 0: no answer was sent
 	Code      string    `json:"code,omitempty"`
-	Fault     string    `json:"fault,omitempty"` // kind of the fault that hit, if any
+	Actions   []string  `json:"actions,omitempty"` // what the caller needs for it, in the cloud's own words
+	Fault     string    `json:"fault,omitempty"`   // kind of the fault that hit, if any
 	FaultID   string    `json:"faultId,omitempty"`
 	// Done says that the operation was carried out, whether or not the answer arrived.
 	Done bool `json:"done"`

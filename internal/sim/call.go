@@ -19,6 +19,10 @@ type Call struct {
 	Resources []string
 	Made      []string
 
+	// Actions are what the caller needs to be allowed, in the words of the cloud's
+	// own access control (see World.Denied). The books keep them.
+	Actions []string
+
 	fault *Fault
 	memo  map[string]bool
 }
@@ -131,7 +135,7 @@ func (w *World) Serve(ctx context.Context, c *Call, exec func() Reply, refuse fu
 	e := Entry{WallTime: time.Now().UTC(), Time: w.Clock.Now(), Cloud: c.Cloud, Service: c.Service, Operation: c.Operation,
 		Mutating: c.Mutating, Account: c.Account, Caller: c.Caller, Region: c.Region}
 	finish := func(r Reply, done, isCut bool) bool {
-		e.Status, e.Code, e.Done, e.Resources = r.Status, r.Code, done, c.Resources
+		e.Status, e.Code, e.Done, e.Resources, e.Actions = r.Status, r.Code, done, c.Resources, c.Actions
 		if isCut {
 			e.Status = 0
 		}

@@ -24,6 +24,7 @@ func (w *World) Control() http.Handler {
 		"/_sim/faults":   {"GET": w.controlFaults, "POST": w.controlAddFaults, "DELETE": w.controlClearFaults},
 		"/_sim/clock":    {"GET": w.controlClock, "POST": w.controlSetClock},
 		"/_sim/quotas":   {"GET": w.controlQuotas, "POST": w.controlSetQuota},
+		"/_sim/grants":   {"GET": w.controlGrants, "POST": w.controlSetGrants},
 		"/_sim/metrics":  {"GET": w.controlMetrics, "POST": w.controlSetMetric},
 		"/_sim/settings": {"GET": w.controlSettings, "POST": w.controlSetSettings},
 		"/_sim/reset":    {"POST": func(*http.Request) (any, error) { w.Reset(); return map[string]bool{"reset": true}, nil }},

@@ -86,3 +86,27 @@ func (w *World) controlSetMetric(r *http.Request) (any, error) {
 	w.SetMetric(m)
 	return m, nil
 }
+
+func (w *World) controlGrants(r *http.Request) (any, error) {
+	q, err := query(r, "cloud")
+	if err != nil {
+		return nil, err
+	}
+	return w.Grants(q.Get("cloud")), nil
+}
+
+func (w *World) controlSetGrants(r *http.Request) (any, error) {
+	var in struct {
+		Cloud   string   `json:"cloud"`
+		Caller  string   `json:"caller"`
+		Actions []string `json:"actions"` // null: everything
+	}
+	if err := readControl(r, &in); err != nil {
+		return nil, err
+	}
+	if in.Cloud == "" || in.Caller == "" {
+		return nil, fmt.Errorf("cloud and caller: needed; the books (GET /_sim/requests) name callers")
+	}
+	w.SetGrants(in.Cloud, in.Caller, in.Actions)
+	return in, nil
+}

@@ -83,6 +83,9 @@ type World struct {
 	quotas   quotaBook
 	metrics  []Metric
 
+	grantMu sync.RWMutex
+	grants  map[grantee][]string // by caller; one that is missing may do everything
+
 	bookMu sync.Mutex
 	books  []Entry
 	seq    int
