@@ -142,7 +142,7 @@ func TestSchemasAreAlike(t *testing.T) {
 		owned[table] = owned[table] || strings.HasPrefix(column, "org_id")
 	}
 	for table, ok := range owned {
-		if !ok {
+		if !ok && table != "organisations" { // whose ID is what the others name
 			t.Errorf("%s has no org_id", table)
 		}
 	}
