@@ -91,14 +91,15 @@ func Policies() []Policy {
 	return out
 }
 
-// Granted reports whether one of the roles has the policy.
-func Granted(p Policy, roles ...string) bool {
-	for _, r := range roles {
-		if slices.Contains(grants[p], r) {
-			return true
+// BuiltIn are the policies of a built-in role, sorted; none for any other name.
+func BuiltIn(role string) []Policy {
+	var out []Policy
+	for _, p := range Policies() {
+		if slices.Contains(grants[p], role) {
+			out = append(out, p)
 		}
 	}
-	return false
+	return out
 }
 
 // RolesWith names the built-in roles that have a policy, for the message that

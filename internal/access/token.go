@@ -85,7 +85,7 @@ func (t *Tokens) Authenticate(ctx context.Context, token string) (Principal, err
 	if !ok || subtle.ConstantTimeCompare([]byte(hash(token)), []byte(want)) != 1 {
 		return Principal{}, ErrUnauthenticated
 	}
-	return Principal{OrgID: DefaultOrg, Actor: bootstrapActor, Roles: []string{Admin}}, nil
+	return Of(DefaultOrg, bootstrapActor, Admin), nil
 }
 
 func hash(token string) string {

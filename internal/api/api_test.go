@@ -100,11 +100,11 @@ func newRigWith(t *testing.T, dsn string, more func(*rig, *provision.Config)) *r
 	r.api = build(Deps{
 		Service: r.service,
 		Access: people{
-			adminToken:  {OrgID: "org1", Actor: "ana", Roles: []string{access.Admin}},
-			editorToken: {OrgID: "org1", Actor: "ed", Roles: []string{access.Editor}},
-			viewerToken: {OrgID: "org1", Actor: "vera", Roles: []string{access.Viewer}},
-			otherToken:  {OrgID: "org2", Actor: "otto", Roles: []string{access.Admin}},
-			noneToken:   {OrgID: "org1", Actor: "nob", Roles: nil},
+			adminToken:  access.Of("org1", "ana", access.Admin),
+			editorToken: access.Of("org1", "ed", access.Editor),
+			viewerToken: access.Of("org1", "vera", access.Viewer),
+			otherToken:  access.Of("org2", "otto", access.Admin),
+			noneToken:   access.Of("org1", "nob"),
 		},
 		Metrics: metrics, Log: observe.NewLogger(r.log, slog.LevelDebug, true),
 		Ready:   func(ctx context.Context) error { return d.Ping(ctx) },

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,70 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/zopday/provisioner/internal/access"
-	"github.com/zopday/provisioner/internal/audit"
-	"github.com/zopday/provisioner/internal/provision"
 )
-
-// auditIn is the query of the audit log.
-type auditIn struct {
-	Scope        string    `query:"scope" maxLength:"200" doc:"What the actor's role was bound to"`
-	Action       string    `query:"action" maxLength:"200" doc:"As the policies spell it, such as provisioning-job:create"`
-	Actor        string    `query:"actor" maxLength:"200"`
-	ResourceType string    `query:"resourceType" maxLength:"200"`
-	ResourceID   string    `query:"resourceId" maxLength:"200"`
-	Outcome      string    `query:"outcome" enum:"allowed,refused,failed"`
-	From         time.Time `query:"from" doc:"RFC 3339; included"`
-	To           time.Time `query:"to" doc:"RFC 3339; not included"`
-	Limit        int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
-	Cursor       string    `query:"cursor" pattern:"^[0-9]{1,18}$" doc:"nextCursor of the page before"`
-}
-
-func (s *server) auditRoutes() {
-	type out struct{ Body List[audit.Entry] }
-	route(s, huma.Operation{
-		OperationID: "list-audit-logs", Method: http.MethodGet, Path: "/audit-logs", Tags: []string{"Audit"},
-		Summary: "Read the audit log", Description: "Every mutation, allowed or refused, newest first. Each entry hashes the one before it.", Errors: []int{422},
-	}, []access.Policy{access.AuditView}, func(ctx context.Context, in *auditIn) (*out, error) {
-		if err := plainText(in.Scope, in.Action, in.Actor, in.ResourceType, in.ResourceID); err != nil {
-			return nil, err
-		}
-		f := audit.Filter{
-			Scope: in.Scope, Action: in.Action, Actor: in.Actor, ResourceType: in.ResourceType, ResourceID: in.ResourceID,
-			Outcome: audit.Outcome(in.Outcome), From: in.From, To: in.To, Limit: in.Limit,
-		}
-		if in.Cursor != "" {
-			n, err := strconv.ParseInt(in.Cursor, 10, 64)
-			if err != nil {
-				return nil, badField("cursor", "is not a cursor of this list", "use nextCursor of the page before, or leave it out")
-			}
-			f.Before = n
-		}
-		entries, next, err := s.Service.AuditLog(ctx, f)
-		if err != nil {
-			return nil, err
-		}
-		cursor := ""
-		if next > 0 {
-			cursor = strconv.FormatInt(next, 10)
-		}
-		return &out{listOf(entries, cursor)}, nil
-	})
-	s.auditVerifyRoute()
-}
-
-func (s *server) auditVerifyRoute() {
-	type out struct{ Body Data[*provision.AuditCheck] }
-	route(s, huma.Operation{
-		OperationID: "verify-audit-logs", Method: http.MethodGet, Path: "/audit-logs/verify", Tags: []string{"Audit"},
-		Summary: "Check the audit log", Description: "Walks the whole log: a missing, changed or added entry shows.",
-	}, []access.Policy{access.AuditView}, func(ctx context.Context, _ *struct{}) (*out, error) {
-		check, err := s.Service.VerifyAudit(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return &out{Data[*provision.AuditCheck]{Data: check}}, nil
-	})
-}
 
 // Health is the answer of the health endpoints.
 type Health struct {

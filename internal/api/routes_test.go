@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -138,7 +139,7 @@ func TestEveryRouteHasItsPolicy(t *testing.T) {
 		}
 		viewerMay := false
 		for _, p := range want {
-			viewerMay = viewerMay || access.Granted(p, access.Viewer)
+			viewerMay = viewerMay || slices.Contains(access.BuiltIn(access.Viewer), p)
 		}
 		if a := r.do(viewerToken, method, path, body, "Accept", "application/json"); (a.status != 403) != viewerMay {
 			t.Errorf("%s by a viewer: %d, allowed: %v", op, a.status, viewerMay)

@@ -3,31 +3,41 @@ package provision
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/zopday/provisioner/internal/access"
 	"github.com/zopday/provisioner/internal/audit"
+	"github.com/zopday/provisioner/internal/job"
 )
 
 // AuditLog returns entries of the caller's organisation, newest first, and the
-// sequence number before which the next page begins; 0 at the end.
-func (s *Service) AuditLog(ctx context.Context, f audit.Filter) (entries []audit.Entry, next int64, err error) {
+// cursor of the next page; "" at the end.
+func (s *Service) AuditLog(ctx context.Context, f audit.Filter) (entries []audit.Entry, next string, err error) {
 	p, err := s.viewer(ctx, access.AuditView)
 	if err != nil {
-		return nil, 0, err
+		return nil, "", err
 	}
-	return audit.List(ctx, s.Ledger.DB(), p.OrgID, f)
+	entries, next, err = audit.List(ctx, s.Ledger.DB(), p.OrgID, f)
+	if errors.Is(err, audit.ErrBadCursor) {
+		err = invalid(job.FieldError{Field: "cursor", Message: "is not a cursor of this list", Fix: "use nextCursor of the page before, or leave it out"})
+	}
+	return entries, next, err
 }
 
 // An AuditCheck is the outcome of a walk through the whole audit log.
 type AuditCheck struct {
-	Whole  bool   `json:"whole" doc:"Every entry is there and is as it was written"`
-	Seq    int64  `json:"seq" doc:"The last entry, or the first one that does not fit"`
-	Hash   string `json:"hash,omitempty" doc:"The hash of the last entry; kept elsewhere, it shows later that the log was not rewritten as a whole"`
-	Reason string `json:"reason,omitempty" doc:"What does not fit"`
+	Whole    bool    `json:"whole" doc:"Every sealed entry is there and is as it was written"`
+	Seq      int64   `json:"seq" doc:"The last sealed entry, or the first one that does not fit"`
+	Hash     string  `json:"hash,omitempty" doc:"The hash of the last sealed entry; kept elsewhere, it shows later that the log was not rewritten as a whole"`
+	Reason   string  `json:"reason,omitempty" doc:"What does not fit"`
+	Unsealed int64   `json:"unsealed" doc:"Entries that are not sealed yet: nothing shows whether they are as they were written"`
+	Oldest   float64 `json:"unsealedSeconds" doc:"How long the oldest of them has been waiting, in seconds"`
+	Warning  string  `json:"warning,omitempty" doc:"Entries wait for so long that nothing can be sealing them"`
 }
 
 // VerifyAudit walks the caller's organisation's audit log from its first entry
-// to its last. One walk at a time: it holds the head of the log while it lasts.
+// to its last. It reads only; one walk at a time, since it reads everything.
 func (s *Service) VerifyAudit(ctx context.Context) (*AuditCheck, error) {
 	p, err := s.viewer(ctx, access.AuditView)
 	if err != nil {
@@ -35,7 +45,7 @@ func (s *Service) VerifyAudit(ctx context.Context) (*AuditCheck, error) {
 	}
 	s.walk.Lock()
 	defer s.walk.Unlock()
-	head, err := audit.Verify(ctx, s.Ledger.DB(), p.OrgID)
+	r, err := audit.Verify(ctx, s.Ledger.DB(), p.OrgID)
 	var broken *audit.BrokenError
 	if errors.As(err, &broken) {
 		return &AuditCheck{Seq: broken.Seq, Reason: broken.Error()}, nil
@@ -43,5 +53,10 @@ func (s *Service) VerifyAudit(ctx context.Context) (*AuditCheck, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &AuditCheck{Whole: true, Seq: head.Seq, Hash: head.Hash}, nil
+	check := &AuditCheck{Whole: true, Seq: r.Seq, Hash: r.Hash, Unsealed: r.Unsealed, Oldest: r.Oldest.Seconds()}
+	if r.Stalled() {
+		check.Warning = fmt.Sprintf("%d entries are not sealed, the oldest for %s: no server is sealing the log; start one, or look into its log for the reason",
+			r.Unsealed, r.Oldest.Round(time.Second))
+	}
+	return check, nil
 }

@@ -146,7 +146,7 @@ func newBench(t *testing.T) *bench {
 
 // as is a request of somebody with roles.
 func (b *bench) as(org string, roles ...string) context.Context {
-	return access.With(b.t.Context(), access.Principal{OrgID: org, Actor: "ana", Roles: roles})
+	return access.With(b.t.Context(), access.Of(org, "ana", roles...))
 }
 
 // addSpace registers a space as a job would.

@@ -88,7 +88,7 @@ func newLabAt(t *testing.T, configService string) *lab {
 	})
 	return &lab{
 		Service: New(Config{Ledger: l, Clouds: clouds, Spaces: registrar, Pace: pace, Logical: keep, SQL: openSQL}), t: t, world: w, file: file,
-		ctx: access.With(t.Context(), access.Principal{OrgID: "org1", Actor: "ana", Roles: []string{access.Admin}}),
+		ctx: access.With(t.Context(), access.Of("org1", "ana", access.Admin)),
 	}
 }
 

@@ -106,5 +106,5 @@ func TestJobSurvivesItsConfigService(t *testing.T) {
 }
 
 func (l *lab) as(org string) context.Context {
-	return access.With(l.t.Context(), access.Principal{OrgID: org, Actor: "otto", Roles: []string{access.Admin}})
+	return access.With(l.t.Context(), access.Of(org, "otto", access.Admin))
 }

@@ -183,7 +183,7 @@ func TestDatabasesAndConnections(t *testing.T) {
 // revealed shows a connection's secret, once: of many who ask, one gets it.
 func (l *lab) revealed(id string, c *job.Connection) string {
 	l.t.Helper()
-	viewer := access.With(l.t.Context(), access.Principal{OrgID: "org1", Actor: "eve", Roles: []string{access.Viewer}})
+	viewer := access.With(l.t.Context(), access.Of("org1", "eve", access.Viewer))
 	_, err := l.Reveal(viewer, id, "", c.ID)
 	refusedAs(l.t, err, Forbidden, "connection:reveal")
 	var mu sync.Mutex

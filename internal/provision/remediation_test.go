@@ -44,7 +44,7 @@ func newOffice(t *testing.T, dsn string) *office {
 	o := &office{t: t, now: time.Date(2026, 11, 30, 7, 0, 0, 0, time.UTC)} // a Monday
 	o.Service = New(Config{Ledger: ledger.New(d, ledger.Options{}), Now: func() time.Time { return o.now },
 		Clock: func(context.Context, db.Q) (time.Time, error) { return o.now, nil }})
-	o.ctx = access.With(t.Context(), access.Principal{OrgID: officeOrg, Actor: "ed", Roles: []string{access.Editor}})
+	o.ctx = access.With(t.Context(), access.Of(officeOrg, "ed", access.Editor))
 	return o
 }
 
@@ -113,7 +113,7 @@ func kindOfRefusal(err error) Kind {
 // by a subject's name, whatever the caller may do.
 func TestRemediationOfDatabasesRefused(t *testing.T) {
 	o := newOffice(t, filepath.Join(t.TempDir(), "ledger.db"))
-	o.ctx = access.With(t.Context(), access.Principal{OrgID: officeOrg, Actor: "ana", Roles: []string{access.Admin}})
+	o.ctx = access.With(t.Context(), access.Of(officeOrg, "ana", access.Admin))
 	orders := o.finished(job.Datastore, "orders")
 	sessions := o.finished(job.Cache, "sessions")
 	o.finished(job.VM, "shop-redis")
@@ -203,7 +203,7 @@ func TestRemediationRequest(t *testing.T) {
 	if _, err := o.remediate(job.ActionPause, "theirs", `,"allowAdopted":true`); err != nil {
 		t.Errorf("adopted, and allowed: %v", err)
 	}
-	viewer := access.With(t.Context(), access.Principal{OrgID: officeOrg, Actor: "vera", Roles: []string{access.Viewer}})
+	viewer := access.With(t.Context(), access.Of(officeOrg, "vera", access.Viewer))
 	if _, _, err := o.Create(viewer, CreateRequest{Kind: job.Remediation, Config: spec(`{"action":"resume","jobId":"shop"}`)}, ""); kindOfRefusal(err) != Forbidden {
 		t.Errorf("a viewer: %v", err)
 	}
@@ -310,7 +310,7 @@ func TestScheduleSurvives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	system := access.With(dead, access.Principal{OrgID: officeOrg, Actor: ScheduleActor, Roles: []string{access.Editor}})
+	system := access.With(dead, access.Of(officeOrg, ScheduleActor, access.Editor))
 	v, created, err := o.create(system, access.VMOperate, request, fmt.Sprintf("%s-%s-%d", row.ID, due.Action, due.At.Unix()))
 	if err != nil || !created || missed != 1 {
 		t.Fatalf("created %v, %d missed: %v", created, missed, err)
@@ -422,7 +422,7 @@ func TestScheduleRequest(t *testing.T) {
 	if v, err := o.CreateSchedule(o.ctx, officeHours(gcp.ID), true); err != nil || v.Estimate.SavedPerMonth != nil || !strings.HasPrefix(v.Estimate.Price, "not priced") {
 		t.Errorf("no price: %+v %v", v, err)
 	}
-	other := access.With(t.Context(), access.Principal{OrgID: "org2", Actor: "otto", Roles: []string{access.Admin}})
+	other := access.With(t.Context(), access.Of("org2", "otto", access.Admin))
 	if _, err := o.GetSchedule(other, s.ID); kindOfRefusal(err) != NotFound {
 		t.Errorf("another organisation: %v", err)
 	}

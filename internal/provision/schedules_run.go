@@ -58,7 +58,7 @@ type scheduleKey struct{}
 
 func (s *Service) runSchedule(ctx context.Context, row *job.Schedule, now time.Time) error {
 	ctx = context.WithValue(ctx, scheduleKey{}, row.ID)
-	ctx = access.With(ctx, access.Principal{OrgID: row.OrgID, Actor: ScheduleActor, Roles: []string{access.Editor}})
+	ctx = access.With(ctx, access.Of(row.OrgID, ScheduleActor, access.Editor))
 	plan, err := schedule.Parse(row.ScheduleSpec)
 	if err != nil {
 		return err
