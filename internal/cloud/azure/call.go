@@ -86,12 +86,13 @@ func evens(segments []string) []string {
 
 // readByPost are the actions that change nothing: the health of a rule, where a
 // cluster's API server answers, whether a name is free, the keys of a cache.
-var readByPost = []string{"health/action", "listClusterUserCredential/action", "checkNameAvailability/action", "listKeys/action"}
-
-// isMutating reports whether a request changes something.
-func isMutating(method, op string) bool {
-	return method != http.MethodGet && method != http.MethodHead &&
-		!slices.ContainsFunc(readByPost, func(end string) bool { return op == end || strings.HasSuffix(op, "/"+end) })
+var readByPost = []string{
+	"Microsoft.Network/loadBalancers/loadBalancingRules/health/action",
+	"Microsoft.ContainerService/managedClusters/listClusterUserCredential/action",
+	"Microsoft.DBforPostgreSQL/locations/checkNameAvailability/action",
+	"Microsoft.DBforMySQL/locations/checkNameAvailability/action",
+	"Microsoft.KeyVault/checkNameAvailability/action",
+	"Microsoft.Cache/redisEnterprise/databases/listKeys/action",
 }
 
 // calls is what all calls of one account share.
@@ -106,7 +107,7 @@ func (c *calls) call(req *policy.Request) (*http.Response, error) {
 	raw := req.Raw()
 	f := &flight{}
 	f.service, f.op = action(raw.Method, raw.URL.Path)
-	f.mutating = isMutating(raw.Method, f.op)
+	f.mutating = !reads(raw.Method, f.service, f.op)
 	req.SetOperationValue(f)
 	ctx, span := otel.Tracer("github.com/zopday/provisioner/internal/cloud/azure").Start(raw.Context(), f.service+"/"+f.op,
 		trace.WithSpanKind(trace.SpanKindClient),

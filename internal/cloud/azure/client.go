@@ -32,30 +32,34 @@ type Options struct {
 	// worked. nil: nobody is told.
 	Observe func(service, op string, mutating bool, class pipeline.Class, d time.Duration)
 
-	// LoadConfig finds subscription, credentials and endpoints for a cloud
-	// account; nil is FromEnvironment.
+	// LoadConfig is the process's own configuration: where Azure is, and the
+	// credentials and subscription of accounts that have none of their own; nil is
+	// FromEnvironment.
 	LoadConfig func(ctx context.Context, cloudAccountID, region string) (Config, error)
 
 	// LookupNS says which name servers a DNS domain is delegated to; nil asks
 	// the resolver of the machine, of Azure's own zones alone.
 	LookupNS func(ctx context.Context, domain string) ([]*net.NS, error)
 
-	// Reach is how the provisioner gets to the API server of a cluster; the zero
-	// value reaches none.
+	// Accounts finds the account that a job names; nil: all are the process's own.
+	Accounts cloud.Accounts
+
+	// Reach is how the provisioner gets to the API server of a cluster, unless the
+	// account says otherwise; the zero value reaches none.
 	Reach job.Reach
 }
 
-// Clouds opens Azure subscriptions, and keeps one client for each account and
-// region.
+// Clouds opens Azure subscriptions, and keeps one client for each organisation,
+// account and region.
 type Clouds struct {
 	opts Options
 
 	mu   sync.Mutex
 	open map[place]*Provider
-	lims map[string]*limits // by account: the limits are the subscription's
+	lims map[place]*limits // of an account, in no region: the limits are the subscription's
 }
 
-type place struct{ account, region string }
+type place struct{ org, account, region string }
 
 // lifetime is how long one client is used: what it remembers of credentials
 // and of whose they are must not outlive their change for long.
@@ -69,12 +73,12 @@ func New(o Options) *Clouds {
 	if o.LoadConfig == nil {
 		o.LoadConfig = FromEnvironment
 	}
-	return &Clouds{opts: o, open: map[place]*Provider{}, lims: map[string]*limits{}}
+	return &Clouds{opts: o, open: map[place]*Provider{}, lims: map[place]*limits{}}
 }
 
 // Open gives access to the account that a job names, in the job's region.
 func (c *Clouds) Open(ctx context.Context, j *job.Job) (cloud.Provider, error) {
-	p, err := c.provider(ctx, j.CloudAccountID, j.Region)
+	p, err := c.provider(ctx, j.OrgID, j.CloudAccountID, j.Region)
 	if err != nil {
 		return nil, err
 	}
@@ -83,27 +87,44 @@ func (c *Clouds) Open(ctx context.Context, j *job.Job) (cloud.Provider, error) {
 
 var _ cloud.Opener = (*Clouds)(nil)
 
-// provider is the account in the region, with a client that is not too old and
-// whose credentials have not been refused.
-func (c *Clouds) provider(ctx context.Context, account, region string) (*Provider, error) {
-	at := place{account, region}
+// provider is an organisation's account in the region, with a client that is of
+// the account as it is now, not too old, and whose credentials have not been refused.
+func (c *Clouds) provider(ctx context.Context, org, id, region string) (*Provider, error) {
+	a, err := c.account(ctx, org, id)
+	if err != nil {
+		return nil, err
+	}
+	at := place{org, id, region}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.open[at]; p != nil && time.Since(p.since) < lifetime && !p.refused.Load() {
+	if p := c.open[at]; p != nil && p.account.Revision == a.Revision && time.Since(p.since) < lifetime && !p.refused.Load() {
 		return p, nil
 	}
-	lim := c.lims[account]
+	delete(c.open, at) // what was made of an earlier account is of no use to anybody
+	of := place{org: org, account: id}
+	lim := c.lims[of]
 	if lim == nil {
 		lim = newLimits(c.opts.Pace)
-		c.lims[account] = lim
+		c.lims[of] = lim
 	}
-	cfg, err := c.opts.LoadConfig(ctx, account, region)
+	cfg, err := c.configuration(ctx, a, region)
 	if err != nil {
-		return nil, fmt.Errorf("configuration of Azure for account %s: %w", account, err)
+		return nil, err
 	}
+	p, err := c.connect(a, cfg, region, lim)
+	if err != nil {
+		return nil, fmt.Errorf("client of Azure for account %s: %w", called(a), err)
+	}
+	c.open[at] = p
+	return p, nil
+}
+
+// connect makes the clients of an account.
+func (c *Clouds) connect(a cloud.Account, cfg Config, region string, lim *limits) (*Provider, error) {
+	a.Secret = cloud.Secret{} // the credentials have it
 	p := &Provider{
-		subscription: cfg.Subscription, region: region, pace: c.opts.Pace, log: c.opts.Logger,
-		lookupNS: c.opts.LookupNS, since: time.Now(), reach: c.opts.Reach,
+		account: a, subscription: cfg.Subscription, region: region, pace: c.opts.Pace, log: c.opts.Logger,
+		lookupNS: c.opts.LookupNS, since: time.Now(), reach: c.reachOf(a),
 		credential: cfg.Credential, audience: cfg.Cloud.Services[azcloud.ResourceManager].Audience,
 	}
 	if p.lookupNS == nil {
@@ -118,9 +139,13 @@ func (c *Clouds) provider(ctx context.Context, account, region string) (*Provide
 		vaults = vaultsAt("", "")
 	}
 	p.roots, p.vaultsAt = cfg.Roots, vaults.Endpoint
+	transport := cfg.Transport
+	if a.ReadOnly {
+		transport = readOnly{transport, called(a)}
+	}
 	options := policy.ClientOptions{
 		Cloud:            cfg.Cloud,
-		Transport:        cfg.Transport,
+		Transport:        transport,
 		Retry:            policy.RetryOptions{MaxRetries: -1}, // call.go decides what may be repeated
 		PerCallPolicies:  []policy.Policy{policyFunc(calls.call)},
 		PerRetryPolicies: []policy.Policy{policyFunc(wire)},
@@ -128,19 +153,17 @@ func (c *Clouds) provider(ctx context.Context, account, region string) (*Provide
 	p.vaults = runtime.NewPipeline("zopday", "v1.0.0", runtime.PipelineOptions{
 		PerRetry: []policy.Policy{runtime.NewBearerTokenPolicy(cfg.Credential, []string{vaults.Audience + "/.default"}, nil)},
 	}, &options)
+	var err error
 	p.arm, err = arm.NewClient("zopday", "v1.0.0", cfg.Credential, &arm.ClientOptions{
 		DisableRPRegistration: true, // a provider is registered by whoever owns the subscription
 		ClientOptions:         options,
 	})
-	if err != nil {
-		return nil, fmt.Errorf("client of Azure for account %s: %w", account, err)
-	}
-	c.open[at] = p
-	return p, nil
+	return p, err
 }
 
 // A Provider is one Azure subscription in one region.
 type Provider struct {
+	account      cloud.Account // without its secret
 	subscription string
 	region       string
 	pace         pipeline.Pace

@@ -36,7 +36,7 @@ func (p *Provider) token(ctx context.Context, scope string) (string, error) {
 	if err == nil {
 		return t.Token, nil
 	}
-	ce := &pipeline.CloudError{Class: pipeline.Expired, Service: authority, Op: "token", Message: firstLine(err), Err: err}
+	ce := &pipeline.CloudError{Class: pipeline.Expired, Service: authority, Op: "token", Message: unauthenticated(err), Err: err}
 	switch {
 	case errors.Is(err, context.Canceled), isTimeout(err), isTransport(err):
 		ce.Class = pipeline.Unavailable

@@ -50,7 +50,7 @@ var guid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{1
 // FromEnvironment is the configuration of the process: the credentials of
 // azidentity's default chain, and
 //
-//	AZURE_SUBSCRIPTION_ID                   the subscription, unless the cloud account's ID is one
+//	AZURE_SUBSCRIPTION_ID                   the subscription, unless the cloud account names one or its ID is one
 //	AZURE_AUTHORITY_HOST                    another authority than the public cloud's
 //	ZOPDAY_AZURE_RESOURCE_MANAGER_ENDPOINT  another Resource Manager
 //	ZOPDAY_AZURE_RESOURCE_MANAGER_AUDIENCE  whom its tokens are for
@@ -58,13 +58,9 @@ var guid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{1
 //	ZOPDAY_AZURE_KEY_VAULT_AUDIENCE         whom their tokens are for
 //	ZOPDAY_AZURE_CA_FILE                    further root certificates, PEM
 func FromEnvironment(_ context.Context, cloudAccountID, _ string) (Config, error) {
-	subscription := os.Getenv("AZURE_SUBSCRIPTION_ID")
+	subscription := os.Getenv("AZURE_SUBSCRIPTION_ID") // an account may name its own instead
 	if guid.MatchString(cloudAccountID) {
 		subscription = cloudAccountID
-	}
-	if subscription == "" {
-		return Config{}, &pipeline.CloudError{Class: pipeline.Expired, Service: resourcesProvider, Op: "subscriptions/read",
-			Message: "no Azure subscription is configured: set AZURE_SUBSCRIPTION_ID"}
 	}
 	var roots []byte
 	if file := os.Getenv("ZOPDAY_AZURE_CA_FILE"); file != "" {

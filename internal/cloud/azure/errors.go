@@ -272,7 +272,7 @@ func classify(f *flight, req *http.Request, resp *http.Response, err error) *pip
 		ce.Message = "the authority failed: " + firstLine(err)
 	case !f.sent && !isTransport(err):
 		// No token was given, or the request itself is wrong.
-		ce.Class, ce.Message = pipeline.Invalid, firstLine(err)
+		ce.Class, ce.Message = pipeline.Invalid, unauthenticated(err)
 		if text := strings.ToLower(err.Error()); auth != nil || strings.Contains(text, "credential") || strings.Contains(text, "token") {
 			ce.Class = pipeline.Expired
 		}
@@ -318,6 +318,8 @@ func explain(ce *pipeline.CloudError) error {
 		return pipeline.Fatal(code, ce.Error(), hint).From(ce)
 	}
 	switch ce.Code {
+	case codeReadOnly:
+		return fatal(codeReadOnly, "Use a cloud account with permissionLevel read_write, or change this one's, then retry.")
 	case "ScopeLocked":
 		return fatal("locked", "Remove the lock that the message names, or have its owner do so, then retry; a lock that this job did not set is never touched.")
 	case "RequestDisallowedByPolicy", "RequestDisallowedByAzure":

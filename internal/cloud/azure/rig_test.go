@@ -36,8 +36,10 @@ type rig struct {
 	testing.TB
 	world *sim.World
 	cloud *simazure.Cloud
-	p     *Provider
-	job   *job.Job
+	// clouds is what opened p.
+	clouds *Clouds
+	p      *Provider
+	job    *job.Job
 
 	lookupNS func(context.Context, string) ([]*net.NS, error)
 
@@ -83,7 +85,7 @@ func newRigWith(t testing.TB, o sim.Options, azure simazure.Options, family job.
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	g := &rig{TB: t, world: w, cloud: front, objects: map[string]job.Object{}, memory: pipeline.NewMemory()}
-	c := New(Options{
+	g.clouds = New(Options{
 		Pace:       pipeline.Pace(o.TimeScale),
 		LoadConfig: Static(s.URL, cert.CA, simazure.DefaultTenant, simazure.DefaultSubscription, simazure.DefaultClientID, simazure.DefaultClientSecret),
 		LookupNS: func(ctx context.Context, domain string) ([]*net.NS, error) {
@@ -101,7 +103,7 @@ func newRigWith(t testing.TB, o sim.Options, azure simazure.Options, family job.
 	if err := g.job.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if g.p, err = c.provider(t.Context(), "default", g.job.Region); err != nil {
+	if g.p, err = g.clouds.provider(t.Context(), g.job.OrgID, g.job.CloudAccountID, g.job.Region); err != nil {
 		t.Fatal(err)
 	}
 	return g

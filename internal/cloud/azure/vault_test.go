@@ -48,8 +48,8 @@ func TestActionsOfDatastores(t *testing.T) {
 		{"POST", "/subscriptions/s/providers/Microsoft.KeyVault/locations/eastus/deletedVaults/x/purge", vaultProvider, "locations/deletedVaults/purge/action", true},
 	} {
 		service, op := action(c.method, c.path)
-		if service != c.service || op != c.op || isMutating(c.method, op) != c.mutating {
-			t.Errorf("%s %s is %s/%s, mutating %v", c.method, c.path, service, op, isMutating(c.method, op))
+		if service != c.service || op != c.op || reads(c.method, service, op) == c.mutating {
+			t.Errorf("%s %s is %s/%s, read only %v", c.method, c.path, service, op, reads(c.method, service, op))
 		}
 	}
 }

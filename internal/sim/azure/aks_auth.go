@@ -64,14 +64,13 @@ func (c *Cloud) identifyAt(id, token string) (sim.KubeUser, bool) {
 		return sim.KubeUser{Name: "masterclient", Groups: []string{"system:masters"}}, !p.flag("disableLocalAccounts")
 	}
 	claims, ok := c.claimsOf(token)
-	if !ok || claims.expired() || claims.Audience != clusterAudience || !p.flag("aadProfile.managed") {
+	if !ok || c.expired(claims) || claims.Audience != clusterAudience || !p.flag("aadProfile.managed") {
 		return sim.KubeUser{}, false
 	}
-	i := slices.IndexFunc(c.opt.Clients, func(cl Client) bool { return cl.ID == claims.AppID })
-	if i < 0 {
+	who, known := c.client(claims.AppID)
+	if !known {
 		return sim.KubeUser{}, false
 	}
-	who := c.opt.Clients[i]
 	user := sim.KubeUser{Name: who.ObjectID, Groups: slices.Clone(who.Groups)}
 	if slices.ContainsFunc(p.strs("aadProfile.adminGroupObjectIDs"), func(g string) bool { return containsText(who.Groups, g) }) {
 		user.Groups = append(user.Groups, "system:masters")

@@ -25,6 +25,11 @@ type Client struct {
 	Subscriptions              []string
 	// Groups are the object IDs of the directory's groups that it is a member of.
 	Groups []string
+	// Federated are whose tokens stand for the secret; an empty secret is none.
+	Federated []Federation
+	// TokenLife is how long its tokens are good, in simulated time, whatever they say of themselves: a client only learns of the end by
+	// a refusal. Zero: an hour of real time, as they say.
+	TokenLife time.Duration
 }
 
 // Options set up the simulated Azure.
@@ -63,6 +68,7 @@ type Cloud struct {
 	servers   *apiServers
 	databases *databaseServers
 	signing   []byte
+	directory directory
 }
 
 // New adds a simulated Azure to a world.
@@ -93,7 +99,7 @@ func New(w *sim.World, opt Options) *Cloud {
 // subscriptions lists the configured subscriptions.
 func (c *Cloud) subscriptions() []string {
 	var out []string
-	for _, cl := range c.opt.Clients {
+	for _, cl := range c.clients() {
 		for _, s := range cl.Subscriptions {
 			if !slices.Contains(out, s) {
 				out = append(out, s)

@@ -198,7 +198,7 @@ func (c *Cloud) shortage(call *sim.Call, location, zone string, text ...string) 
 func (c *Cloud) background(subscription, operation string) *request {
 	r := &request{Call: &sim.Call{Cloud: "azure", Service: computeService, Operation: operation, Account: subscription}, cloud: c, http: http.Header{},
 		subscription: subscription, version: computeVersions[len(computeVersions)-1]}
-	for _, cl := range c.opt.Clients {
+	for _, cl := range c.clients() {
 		if c.owns(cl, subscription) {
 			r.who = cl
 		}

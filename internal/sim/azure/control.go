@@ -25,6 +25,9 @@ func (c *Cloud) Invoke(service, op, account, _ string, params map[string]any) (a
 	if path == "" {
 		return nil, fmt.Errorf("params: id is needed: the ARM ID or path that the operation is about")
 	}
+	if service == directoryService {
+		return c.invokeDirectory(method, path, p.sub("body"))
+	}
 	if account == "" {
 		account = c.subscriptions()[0]
 	}
@@ -39,7 +42,7 @@ func (c *Cloud) Invoke(service, op, account, _ string, params map[string]any) (a
 	}
 	r := c.newRequest(&http.Request{Method: strings.ToUpper(method), URL: u, Host: u.Host, Header: http.Header{}}, body)
 	r.version, r.placed = p.str("apiVersion"), true
-	for _, cl := range c.opt.Clients {
+	for _, cl := range c.clients() {
 		if c.owns(cl, r.subscription) {
 			r.who = cl
 		}

@@ -110,7 +110,7 @@ type principal struct {
 // principalOf looks somebody up in the directory by object ID: a service principal of the configuration, a managed
 // identity, or the identity of a resource.
 func (c *Cloud) principalOf(id string) (principal, bool) {
-	for _, cl := range c.opt.Clients {
+	for _, cl := range c.clients() {
 		if strings.EqualFold(cl.ObjectID, id) {
 			return principal{ID: id, Kind: "ServicePrincipal", Name: cl.Name}, true
 		}

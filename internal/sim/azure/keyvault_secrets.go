@@ -113,11 +113,11 @@ func (c *Cloud) challenge(r *request) *Error {
 func (c *Cloud) authenticateVault(r *request) *Error {
 	token, ok := strings.CutPrefix(r.http.Get("Authorization"), "Bearer ")
 	claims, valid := c.claimsOf(token)
-	i := slices.IndexFunc(c.opt.Clients, func(cl Client) bool { return cl.ID == claims.AppID })
-	if !ok || !valid || i < 0 || claims.expired() || claims.Audience != vaultAudience {
+	who, known := c.client(claims.AppID)
+	if !ok || !valid || !known || c.expired(claims) || claims.Audience != vaultAudience {
 		return c.challenge(r)
 	}
-	r.who, r.Caller = c.opt.Clients[i], claims.AppID
+	r.who, r.Caller = who, claims.AppID
 	return nil
 }
 

@@ -94,12 +94,20 @@ func (c *Cloud) token(r *request, tenant string) (answer, error) {
 			fmt.Sprintf("Tenant '%s' not found. Check to make sure you have the correct tenant ID and are signing into the correct cloud.", tenant)}
 	}
 	id := form.Get("client_id")
-	i := slices.IndexFunc(c.opt.Clients, func(cl Client) bool { return strings.EqualFold(cl.ID, id) })
-	if i < 0 {
+	who, known := c.client(id)
+	if !known {
 		return answer{}, &loginError{http.StatusBadRequest, "unauthorized_client", 700016,
 			fmt.Sprintf("Application with identifier '%s' was not found in the directory '%s'. This can happen if the application has not been installed by the administrator of the tenant or consented to by any user in the tenant.", id, tenant)}
 	}
-	if form.Get("client_secret") != c.opt.Clients[i].Secret {
+	assertion, secret := form.Get("client_assertion"), form.Get("client_secret")
+	switch {
+	case assertion != "":
+		if e := who.asserted(assertion); e != nil {
+			return answer{}, e
+		}
+	case secret == "":
+		return answer{}, &loginError{http.StatusUnauthorized, "invalid_client", 7000218, "The request body must contain the following parameter: 'client_assertion' or 'client_secret'."}
+	case secret != who.Secret:
 		return answer{}, &loginError{http.StatusUnauthorized, "invalid_client", 7000215,
 			fmt.Sprintf("Invalid client secret provided. Ensure the secret being sent in the request is the client secret value, not the client secret ID, for a secret added to app '%s'.", id)}
 	}
@@ -107,7 +115,7 @@ func (c *Cloud) token(r *request, tenant string) (answer, error) {
 		return answer{}, &loginError{http.StatusBadRequest, "invalid_request", 900144, "The request body must contain the following parameter: 'scope'."}
 	}
 	life := int(tokenLife.Seconds())
-	return plain(map[string]any{"token_type": "Bearer", "expires_in": life, "ext_expires_in": life, "access_token": c.signFor(r.base, audienceOf(r.base, form.Get("scope")), c.opt.Clients[i])}), nil
+	return plain(map[string]any{"token_type": "Bearer", "expires_in": life, "ext_expires_in": life, "access_token": c.signFor(r.base, audienceOf(r.base, form.Get("scope")), who)}), nil
 }
 
 // audienceOf is whom a token of a scope is for: API servers of managed clusters, vaults, or Resource Manager.
@@ -130,8 +138,12 @@ func (c *Cloud) sign(base string, cl Client) string { return c.signFor(base, bas
 func (c *Cloud) signFor(base, audience string, cl Client) string {
 	now := time.Now()
 	header, _ := json.Marshal(map[string]any{"typ": "JWT", "alg": "HS256"})
-	claims, _ := json.Marshal(map[string]any{"aud": audience, "iss": base + "/" + c.opt.Tenant + "/", "iat": now.Unix(), "nbf": now.Unix(),
-		"exp": now.Add(tokenLife).Unix(), "appid": cl.ID, "oid": cl.ObjectID, "tid": c.opt.Tenant, "sub": cl.ObjectID})
+	says := map[string]any{"aud": audience, "iss": base + "/" + c.opt.Tenant + "/", "iat": now.Unix(), "nbf": now.Unix(),
+		"exp": now.Add(tokenLife).Unix(), "appid": cl.ID, "oid": cl.ObjectID, "tid": c.opt.Tenant, "sub": cl.ObjectID}
+	if cl.TokenLife > 0 {
+		says["simulatedEnd"] = c.World.Clock.Now().Add(cl.TokenLife)
+	}
+	claims, _ := json.Marshal(says)
 	text := b64(header) + "." + b64(claims)
 	return text + "." + b64(c.mac(text))
 }
@@ -159,18 +171,18 @@ func (c *Cloud) authenticate(r *request) *Error {
 		return deny("InvalidAuthenticationToken", "The access token is invalid.")
 	}
 	r.Caller = claims.AppID
-	if claims.expired() {
+	if c.expired(claims) {
 		return deny("ExpiredAuthenticationToken", "The access token expiry UTC time '%s' is earlier than current UTC time '%s'.",
 			time.Unix(claims.Exp, 0).UTC().Format("1/2/2006 3:04:05 PM"), time.Now().UTC().Format("1/2/2006 3:04:05 PM"))
 	}
 	if claims.Audience == clusterAudience || claims.Audience == vaultAudience {
 		return deny("InvalidAuthenticationTokenAudience", "The access token has been obtained for wrong audience or resource '%s'. It should exactly match with one of the allowed audiences '%s/'.", claims.Audience, r.base)
 	}
-	i := slices.IndexFunc(c.opt.Clients, func(cl Client) bool { return cl.ID == claims.AppID })
-	if i < 0 {
+	who, known := c.client(claims.AppID)
+	if !known {
 		return deny("InvalidAuthenticationToken", "The access token is invalid.")
 	}
-	r.who = c.opt.Clients[i]
+	r.who = who
 	return nil
 }
 
@@ -179,9 +191,13 @@ type tokenClaims struct {
 	Exp      int64  `json:"exp"`
 	AppID    string `json:"appid"`
 	Audience string `json:"aud"`
+	// End is when it ends in simulated time, if that is what its client goes by.
+	End time.Time `json:"simulatedEnd,omitzero"`
 }
 
-func (t tokenClaims) expired() bool { return time.Now().Unix() >= t.Exp }
+func (c *Cloud) expired(t tokenClaims) bool {
+	return time.Now().Unix() >= t.Exp || !t.End.IsZero() && !c.World.Clock.Now().Before(t.End)
+}
 
 // claimsOf reads a token that the authority has signed.
 func (c *Cloud) claimsOf(token string) (tokenClaims, bool) {

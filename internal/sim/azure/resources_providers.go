@@ -24,14 +24,7 @@ const providerType = "Microsoft.Resources/providers"
 func (c *Cloud) addProviders() {
 	s := c.shelves["resources"]
 	c.addKind(&kind{typ: providerType, service: "resources", versions: resourcesVersions})
-	s.fresh = func() {
-		for _, sub := range c.subscriptions() {
-			for _, ns := range namespaces {
-				id := providerID(sub, ns)
-				s.state.Resources[key(id)] = &Resource{ID: id, Type: providerType, Name: ns, State: "Registered", Properties: doc{}, Default: true}
-			}
-		}
-	}
+	s.fresh = c.registerAll
 	s.on["registered"] = func(id string) {
 		if res := s.state.Resources[id]; res != nil {
 			switch res.State {
@@ -51,6 +44,18 @@ func (c *Cloud) addProviders() {
 		route{method: "POST", pattern: path + "/{namespace}/unregister", service: "resources", operation: "Providers_Unregister",
 			serve: func(r *request) (answer, error) { return c.setRegistration(r, "NotRegistered", "Unregistering") }},
 	)
+}
+
+// registerAll gives every subscription that is new its providers.
+func (c *Cloud) registerAll() {
+	s := c.shelves["resources"]
+	for _, sub := range c.subscriptions() {
+		for _, ns := range namespaces {
+			if id := providerID(sub, ns); s.state.Resources[key(id)] == nil {
+				s.state.Resources[key(id)] = &Resource{ID: id, Type: providerType, Name: ns, State: "Registered", Properties: doc{}, Default: true}
+			}
+		}
+	}
 }
 
 func providerID(subscription, namespace string) string {

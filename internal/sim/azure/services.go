@@ -2,6 +2,7 @@ package azure
 
 // addServices makes every service. Kinds ask for others only when a request is served, so that the order does not matter.
 func (c *Cloud) addServices() {
+	c.addDirectory()
 	c.addResources()
 	c.addLocks()
 	c.addPermissions()
