@@ -51,7 +51,7 @@ func (d *DB) Migrate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
-	if _, err := p.Up(ctx); err != nil {
+	if _, err := p.Up(System(ctx)); err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
 	return nil

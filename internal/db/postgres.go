@@ -46,6 +46,7 @@ func openPostgres(ctx context.Context, dsn string) (*pgDB, error) {
 		c.RuntimeParams["idle_in_transaction_session_timeout"] = "60000"
 	}
 	cfg.MaxConns = max(cfg.MaxConns, 16)
+	cfg.PrepareConn = setOrg
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("database: %w", err)
@@ -89,8 +90,8 @@ func (p *pgDB) note(err error) error {
 	return err
 }
 
-func (p *pgDB) reader() Q    { return pgQ{p.pool, p} }
-func (p *pgDB) writer() Q    { return pgQ{p.pool, p} }
+func (p *pgDB) reader() Q    { return pgQ{p.pool, p, nil} }
+func (p *pgDB) writer() Q    { return pgQ{p.pool, p, nil} }
 func (p *pgDB) std() *sql.DB { return p.sqlDB }
 
 func (p *pgDB) ping(ctx context.Context) error { return p.note(p.pool.Ping(ctx)) }
@@ -106,7 +107,8 @@ func (p *pgDB) inTx(ctx context.Context, fn func(ctx context.Context, tx Q) erro
 		defer cancel()
 		tx.Rollback(ctx) //nolint:errcheck // a no-op after Commit
 	}()
-	if err := fn(ctx, pgQ{tx, p}); err != nil {
+	org := orgOf(ctx)
+	if err := fn(ctx, pgQ{tx, p, &org}); err != nil {
 		return err
 	}
 	if err := tx.Commit(ctx); err != nil {
@@ -132,16 +134,31 @@ type pgRunner interface {
 type pgQ struct {
 	run pgRunner
 	p   *pgDB
+	org *string // of the transaction; nil outside of one
 }
 
 func (q pgQ) Dialect() Dialect { return Postgres }
 
+// fits refuses a statement whose context is not of the transaction's organisation.
+func (q pgQ) fits(ctx context.Context) error {
+	if q.org != nil && orgOf(ctx) != *q.org {
+		return errOrgOfTx
+	}
+	return nil
+}
+
 func (q pgQ) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	if err := q.fits(ctx); err != nil {
+		return 0, err
+	}
 	tag, err := q.run.Exec(ctx, query, cleaned(args)...)
 	return tag.RowsAffected(), q.p.note(err)
 }
 
 func (q pgQ) Query(ctx context.Context, query string, args ...any) (Rows, error) {
+	if err := q.fits(ctx); err != nil {
+		return nil, err
+	}
 	rows, err := q.run.Query(ctx, query, cleaned(args)...)
 	if err != nil {
 		return nil, q.p.note(err)
@@ -150,8 +167,16 @@ func (q pgQ) Query(ctx context.Context, query string, args ...any) (Rows, error)
 }
 
 func (q pgQ) QueryRow(ctx context.Context, query string, args ...any) Row {
+	if err := q.fits(ctx); err != nil {
+		return failedRow{err}
+	}
 	return pgRow{q.run.QueryRow(ctx, query, cleaned(args)...), q.p}
 }
+
+// failedRow is the row of a statement that was never sent.
+type failedRow struct{ err error }
+
+func (r failedRow) Scan(...any) error { return r.err }
 
 type pgRows struct {
 	pgx.Rows

@@ -152,7 +152,7 @@ func (g *gatherer) fly(ws []*write) {
 func (g *gatherer) insist(ws []*write) {
 	var firstFailure time.Time
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+		ctx, cancel := context.WithTimeout(db.System(context.Background()), flushTimeout) // jobs of all organisations go together
 		g.flush(ctx, ws)
 		cancel()
 		ws = slices.DeleteFunc(slices.Clone(ws), func(w *write) bool { return !db.Transient(w.err) })

@@ -181,6 +181,7 @@ type Stats struct {
 // Stats counts the jobs of all organisations.
 func (l *Ledger) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
+	ctx = db.System(ctx)
 	rows, err := l.d.Query(ctx, `SELECT resource_type, status, phase, count(*) FROM provisioning_jobs
 		GROUP BY resource_type, status, phase ORDER BY resource_type, status, phase`)
 	if err != nil {

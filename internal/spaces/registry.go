@@ -46,6 +46,7 @@ func (g *Registry) RegisterSpace(ctx context.Context, req *connect.Request[confi
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("space.config: %w", err))
 	}
 	var id string
+	ctx = db.WithOrg(ctx, s.GetOrgId())
 	err = g.d.InTx(ctx, func(ctx context.Context, tx db.Q) error {
 		return tx.QueryRow(ctx, `INSERT INTO spaces (id, org_id, name, job_id, subject_type, subject_id, provider, region, exec_mode, space_type, cloud_account_id, config, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, `+g.d.Now()+`)
@@ -65,7 +66,7 @@ func (g *Registry) RegisterSpace(ctx context.Context, req *connect.Request[confi
 
 // DeregisterSpace forgets a space; one that is not known is no error.
 func (g *Registry) DeregisterSpace(ctx context.Context, req *connect.Request[configv1.DeregisterSpaceRequest]) (*connect.Response[configv1.DeregisterSpaceResponse], error) {
-	if _, err := g.d.Writer().Exec(ctx, `DELETE FROM spaces WHERE org_id = $1 AND id = $2`, req.Msg.GetOrgId(), req.Msg.GetId()); err != nil {
+	if _, err := g.d.Writer().Exec(db.WithOrg(ctx, req.Msg.GetOrgId()), `DELETE FROM spaces WHERE org_id = $1 AND id = $2`, req.Msg.GetOrgId(), req.Msg.GetId()); err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, err)
 	}
 	return connect.NewResponse(&configv1.DeregisterSpaceResponse{}), nil
@@ -94,7 +95,7 @@ func (g *Registry) ListSpaces(ctx context.Context, req *connect.Request[configv1
 	case !tokenRE.MatchString(before):
 		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("page_token is not one of this list"))
 	}
-	rows, err := g.d.Query(ctx, `SELECT `+columns+` FROM spaces WHERE org_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3`, req.Msg.GetOrgId(), before, size+1)
+	rows, err := g.d.Query(db.WithOrg(ctx, req.Msg.GetOrgId()), `SELECT `+columns+` FROM spaces WHERE org_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3`, req.Msg.GetOrgId(), before, size+1)
 	if err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, err)
 	}
@@ -119,7 +120,7 @@ func (g *Registry) ListSpaces(ctx context.Context, req *connect.Request[configv1
 
 // GetSpace reads one space of an organisation.
 func (g *Registry) GetSpace(ctx context.Context, req *connect.Request[configv1.GetSpaceRequest]) (*connect.Response[configv1.GetSpaceResponse], error) {
-	s, err := scan(g.d.QueryRow(ctx, `SELECT `+columns+` FROM spaces WHERE org_id = $1 AND id = $2`, req.Msg.GetOrgId(), req.Msg.GetId()))
+	s, err := scan(g.d.QueryRow(db.WithOrg(ctx, req.Msg.GetOrgId()), `SELECT `+columns+` FROM spaces WHERE org_id = $1 AND id = $2`, req.Msg.GetOrgId(), req.Msg.GetId()))
 	switch {
 	case errors.Is(err, db.ErrNoRows):
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no space %s", req.Msg.GetId()))
@@ -131,7 +132,7 @@ func (g *Registry) GetSpace(ctx context.Context, req *connect.Request[configv1.G
 
 // Sync notes that a space is to be looked at.
 func (g *Registry) Sync(ctx context.Context, req *connect.Request[configv1.SyncRequest]) (*connect.Response[configv1.SyncResponse], error) {
-	n, err := g.d.Writer().Exec(ctx, `UPDATE spaces SET status = 'synced', sync_asked_at = `+g.d.Now()+` WHERE org_id = $1 AND id = $2`, req.Msg.GetOrgId(), req.Msg.GetSpaceId())
+	n, err := g.d.Writer().Exec(db.WithOrg(ctx, req.Msg.GetOrgId()), `UPDATE spaces SET status = 'synced', sync_asked_at = `+g.d.Now()+` WHERE org_id = $1 AND id = $2`, req.Msg.GetOrgId(), req.Msg.GetSpaceId())
 	switch {
 	case err != nil:
 		return nil, connect.NewError(connect.CodeUnavailable, err)
