@@ -55,6 +55,11 @@ type Options struct {
 	// Every account but "default" is then a profile of that name in the shared files.
 	LoadConfig func(ctx context.Context, cloudAccountID, region string) (aws.Config, error)
 
+	// Accounts knows the cloud accounts of organisations, whose credentials take
+	// the place of those that LoadConfig finds. nil: LoadConfig alone says whose
+	// credentials an account has.
+	Accounts cloud.Accounts
+
 	// Resolver looks up which name servers the internet has for a zone; nil asks
 	// the system's resolver, and nobody when the endpoints are not AWS's own.
 	Resolver Resolver
@@ -73,8 +78,8 @@ type Resolver interface {
 	LookupNS(ctx context.Context, name string) ([]*net.NS, error)
 }
 
-// Clouds opens AWS accounts, and keeps one set of clients for each account and
-// region.
+// Clouds opens AWS accounts, and keeps one set of clients for each organisation,
+// account and region.
 type Clouds struct {
 	opts Options
 
@@ -83,7 +88,7 @@ type Clouds struct {
 	lims map[place]*limits
 }
 
-type place struct{ account, region string }
+type place struct{ org, account, region string }
 
 // defaultAccount is the cloud account that the environment's own credentials belong to.
 const defaultAccount = "default"
@@ -102,7 +107,7 @@ func New(o Options) *Clouds {
 
 // Open gives access to the account that a job names, in the job's region.
 func (c *Clouds) Open(ctx context.Context, j *job.Job) (cloud.Provider, error) {
-	p, err := c.provider(ctx, j.CloudAccountID, j.Region)
+	p, err := c.provider(ctx, j.OrgID, j.CloudAccountID, j.Region)
 	if err != nil {
 		return nil, err
 	}
@@ -118,38 +123,66 @@ var (
 	_ cloud.CacheUsers      = (*Provider)(nil)
 )
 
-// provider is the account in the region, with clients that are not too old.
-func (c *Clouds) provider(ctx context.Context, account, region string) (*Provider, error) {
-	at := place{account, region}
+// provider is the account in the region, with clients that are not too old and
+// were made of the account as it is now.
+func (c *Clouds) provider(ctx context.Context, org, account, region string) (*Provider, error) {
+	a, err := c.account(ctx, org, account)
+	if err != nil {
+		return nil, err
+	}
+	at := place{org, account, region}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.open[at]; p != nil && time.Since(p.since) < lifetime {
+	if p := c.open[at]; p != nil && p.account.Revision == a.Revision && time.Since(p.since) < lifetime {
 		return p, nil
 	}
-	lim := c.lims[at]
+	whose := shared(a, at)
+	lim := c.lims[whose]
 	if lim == nil {
 		lim = newLimits(c.opts.Pace)
-		c.lims[at] = lim
+		c.lims[whose] = lim
 	}
-	cfg, err := c.config(ctx, at, lim)
+	p, err := c.make(ctx, a, region, lim)
 	if err != nil {
+		if asFatal(err) != nil {
+			return nil, err
+		}
 		return nil, fmt.Errorf("AWS configuration for account %s in %s: %w", account, region, err)
 	}
-	p := newProvider(cfg, c.opts, region)
-	p.elsewhere = c.provider
 	c.open[at] = p
 	return p, nil
 }
 
-func (c *Clouds) config(ctx context.Context, at place, lim *limits) (aws.Config, error) {
+// make makes the clients of an account in a region.
+func (c *Clouds) make(ctx context.Context, a cloud.Account, region string, lim *limits) (*Provider, error) {
+	cfg, err := c.ambient(ctx, ambientName(a), region)
+	if err != nil {
+		return nil, err
+	}
+	if cfg, err = c.as(a, cfg, lim); err != nil {
+		return nil, err
+	}
+	p := &Provider{account: a}
+	cfg.APIOptions = append([]func(*middleware.Stack) error{c.install(lim, p)}, cfg.APIOptions...)
+	p.init(cfg, c.opts, region)
+	p.reachBy = c.reach(a)
+	p.elsewhere = func(ctx context.Context, account, region string) (*Provider, error) {
+		return c.provider(ctx, a.OrgID, account, region)
+	}
+	return p, nil
+}
+
+// ambient is the configuration of the process itself, without the package's
+// middleware.
+func (c *Clouds) ambient(ctx context.Context, account, region string) (aws.Config, error) {
 	var cfg aws.Config
 	var err error
 	if c.opts.LoadConfig != nil {
-		cfg, err = c.opts.LoadConfig(ctx, at.account, at.region)
+		cfg, err = c.opts.LoadConfig(ctx, account, region)
 	} else {
-		from := []func(*config.LoadOptions) error{config.WithRegion(at.region), config.WithHTTPClient(httpClient())}
-		if at.account != "" && at.account != defaultAccount {
-			from = append(from, config.WithSharedConfigProfile(at.account))
+		from := []func(*config.LoadOptions) error{config.WithRegion(region), config.WithHTTPClient(httpClient())}
+		if account != "" && account != defaultAccount {
+			from = append(from, config.WithSharedConfigProfile(account))
 		}
 		cfg, err = config.LoadDefaultConfig(ctx, from...)
 	}
@@ -157,14 +190,13 @@ func (c *Clouds) config(ctx context.Context, at place, lim *limits) (aws.Config,
 		return aws.Config{}, err
 	}
 	cfg = cfg.Copy()
-	cfg.Region = at.region
+	cfg.Region = region
 	if cfg.HTTPClient == nil {
 		cfg.HTTPClient = httpClient()
 	}
 	pace := c.opts.Pace
 	cfg.Retryer = func() aws.Retryer { return retryer{pace: pace} }
 	cfg.RetryMaxAttempts = 0
-	cfg.APIOptions = append([]func(*middleware.Stack) error{c.install(lim)}, cfg.APIOptions...)
 	return cfg, nil
 }
 
@@ -184,11 +216,12 @@ func httpClient() aws.HTTPClient {
 
 // A Provider is one AWS account in one region.
 type Provider struct {
-	region string
-	pace   pipeline.Pace
-	log    *slog.Logger
-	since  time.Time
-	creds  aws.CredentialsProvider
+	account cloud.Account
+	region  string
+	pace    pipeline.Pace
+	log     *slog.Logger
+	since   time.Time
+	creds   aws.CredentialsProvider
 
 	ec2    *ec2.Client
 	iam    *iam.Client
@@ -223,16 +256,16 @@ type Provider struct {
 	given      map[string]string // what a user of a cache was last given, by its ID: a digest
 }
 
-func newProvider(cfg aws.Config, o Options, region string) *Provider {
-	p := &Provider{
-		region: region, pace: o.Pace, log: o.Logger, since: time.Now(), creds: cfg.Credentials,
-		ec2: ec2.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg), ssm: ssm.NewFromConfig(cfg),
-		quotas: servicequotas.NewFromConfig(cfg), r53: route53.NewFromConfig(cfg), acm: acm.NewFromConfig(cfg),
-		asg: autoscaling.NewFromConfig(cfg), elb: elb.NewFromConfig(cfg), logs: cloudwatchlogs.NewFromConfig(cfg),
-		eks: eks.NewFromConfig(cfg), kms: kms.NewFromConfig(cfg), clb: classicelb.NewFromConfig(cfg), reachBy: o.Reach,
-		rds: rds.NewFromConfig(cfg), cache: elasticache.NewFromConfig(cfg), secrets: secretsmanager.NewFromConfig(cfg), metrics: cloudwatch.NewFromConfig(cfg),
-		dbRoots: o.DatabaseRoots, resolver: o.Resolver, callers: map[string]string{}, principals: map[string]string{}, given: map[string]string{},
-	}
+// init makes the clients. It may be done once, before the provider is used.
+func (p *Provider) init(cfg aws.Config, o Options, region string) {
+	p.region, p.pace, p.log, p.since, p.creds = region, o.Pace, o.Logger, time.Now(), cfg.Credentials
+	p.ec2, p.iam, p.sts, p.ssm = ec2.NewFromConfig(cfg), iam.NewFromConfig(cfg), sts.NewFromConfig(cfg), ssm.NewFromConfig(cfg)
+	p.quotas, p.r53, p.acm = servicequotas.NewFromConfig(cfg), route53.NewFromConfig(cfg), acm.NewFromConfig(cfg)
+	p.asg, p.elb, p.clb, p.logs = autoscaling.NewFromConfig(cfg), elb.NewFromConfig(cfg), classicelb.NewFromConfig(cfg), cloudwatchlogs.NewFromConfig(cfg)
+	p.eks, p.kms = eks.NewFromConfig(cfg), kms.NewFromConfig(cfg)
+	p.rds, p.cache, p.secrets, p.metrics = rds.NewFromConfig(cfg), elasticache.NewFromConfig(cfg), secretsmanager.NewFromConfig(cfg), cloudwatch.NewFromConfig(cfg)
+	p.dbRoots, p.resolver = o.DatabaseRoots, o.Resolver
+	p.callers, p.principals, p.given = map[string]string{}, map[string]string{}, map[string]string{}
 	p.s3 = s3.NewFromConfig(cfg, func(o *s3.Options) {
 		// A bucket's name as a host name resolves at AWS alone.
 		o.UsePathStyle = p.foreignEndpoint() || o.BaseEndpoint != nil && !isAWS(*o.BaseEndpoint)
@@ -240,7 +273,6 @@ func newProvider(cfg aws.Config, o Options, region string) *Provider {
 	if p.resolver == nil && !p.foreignEndpoint() {
 		p.resolver = net.DefaultResolver
 	}
-	return p
 }
 
 // Caller is the account that the credentials belong to. The cloud is asked

@@ -122,7 +122,8 @@ func (g clusterRig) oncall(cluster string, kube sim.KubeCluster) {
 		g.Fatal(err)
 	}
 	c := out.Credentials
-	session := newProvider(aws.Config{Region: "us-east-1", BaseEndpoint: aws.String(g.url), Credentials: credentials.NewStaticCredentialsProvider(*c.AccessKeyId, *c.SecretAccessKey, *c.SessionToken)}, Options{}, "us-east-1")
+	session := new(Provider)
+	session.init(aws.Config{Region: "us-east-1", BaseEndpoint: aws.String(g.url), Credentials: credentials.NewStaticCredentialsProvider(*c.AccessKeyId, *c.SecretAccessKey, *c.SessionToken)}, Options{}, "us-east-1")
 	for name, want := range map[string]bool{cluster: true, "another": false} {
 		token, err := session.kubeToken(ctx, name)
 		if err != nil {

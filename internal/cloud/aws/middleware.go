@@ -71,7 +71,10 @@ func flightOf(ctx context.Context) *flight {
 //	Initialize  call     one span, one count, one classified error a call
 //	Finalize    attempt  inside the retry loop: rate limit, gate, what may be repeated
 //	Deserialize wire     just before the request leaves and after the answer came
-func (c *Clouds) install(limits *limits) func(*middleware.Stack) error {
+//	            guard    below everything: what a read-only account may send
+//
+// p is whose clients these are; nil for the process's own, which only assume roles.
+func (c *Clouds) install(limits *limits, p *Provider) func(*middleware.Stack) error {
 	return func(s *middleware.Stack) error {
 		if err := s.Initialize.Add(middleware.InitializeMiddlewareFunc("zopday:call", c.call), middleware.Before); err != nil {
 			return err
@@ -84,7 +87,13 @@ func (c *Clouds) install(limits *limits) func(*middleware.Stack) error {
 		} else if err := s.Finalize.Add(attempt, middleware.Before); err != nil {
 			return err
 		}
-		return s.Deserialize.Add(middleware.DeserializeMiddlewareFunc("zopday:wire", wire), middleware.After)
+		if err := s.Deserialize.Add(middleware.DeserializeMiddlewareFunc("zopday:wire", wire), middleware.After); err != nil {
+			return err
+		}
+		if p == nil || !p.account.ReadOnly {
+			return nil
+		}
+		return s.Deserialize.Add(middleware.DeserializeMiddlewareFunc("zopday:guard", p.guard), middleware.After)
 	}
 }
 
@@ -106,7 +115,10 @@ func (c *Clouds) call(ctx context.Context, in middleware.InitializeInput, next m
 		lookup.Changed(ctx)
 	}
 	var class pipeline.Class
-	if err != nil {
+	if fatal := asFatal(err); fatal != nil {
+		class, err = pipeline.Refused, fatal
+		span.SetStatus(codes.Error, fatal.Problem.Code)
+	} else if err != nil {
 		ce := classify(f.service, f.op, f.sent, err)
 		if id, ok := awsmiddleware.GetRequestIDMetadata(md); ok && ce.RequestID == "" {
 			ce.RequestID = id

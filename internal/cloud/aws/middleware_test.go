@@ -24,7 +24,7 @@ func at(t testing.TB, url string, o Options) *Provider {
 	o.LoadConfig = func(context.Context, string, string) (aws.Config, error) {
 		return aws.Config{BaseEndpoint: aws.String(url), Credentials: credentials.NewStaticCredentialsProvider("AKIAIOSFODNN7EXAMPLE", "secret", "")}, nil
 	}
-	p, err := New(o).provider(context.Background(), "default", "us-east-1")
+	p, err := New(o).provider(context.Background(), "org_1", "default", "us-east-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestGateIsAskedAfterSigning(t *testing.T) {
 			return aws.Credentials{AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: "x"}, nil
 		})}, nil
 	}})
-	p, err := clouds.provider(t.Context(), "default", "us-east-1")
+	p, err := clouds.provider(t.Context(), "org_1", "default", "us-east-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func TestCaller(t *testing.T) {
 			return aws.Credentials{AccessKeyID: key.Load().(string), SecretAccessKey: "x"}, nil
 		})}, nil
 	}})
-	p, err := clouds.provider(t.Context(), "default", "us-east-1")
+	p, err := clouds.provider(t.Context(), "org_1", "default", "us-east-1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func newNet(t testing.TB, o sim.Options, mode job.Mode, spec string) vmRig {
 		LoadConfig: Static(g.url, "AKIAIOSFODNN7EXAMPLE", "secret", Account{Name: "partner", AccessKey: "AKIAI44QH8DHBEXAMPLE", SecretKey: "secret"}),
 	})
 	var err error
-	if g.p, err = clouds.provider(t.Context(), "default", "us-east-1"); err != nil {
+	if g.p, err = clouds.provider(t.Context(), "org_1", "default", "us-east-1"); err != nil {
 		t.Fatal(err)
 	}
 	g.job.Config.InfraConfig = job.InfraConfig{Account: ownAccount}

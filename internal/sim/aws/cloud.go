@@ -81,6 +81,7 @@ type Identity struct {
 	AccessKey string
 	ARN       string
 	UserID    string
+	Role      string    // the ARN of the role that was assumed, if one was
 	Expires   time.Time // zero: never
 }
 

@@ -224,6 +224,9 @@ func (c *Cloud) authenticate(a *api, r *request, cs credentialScope, signed bool
 		return a.unknownKey()
 	}
 	r.Who, r.Account = who, who.Account
+	if who.Role != "" {
+		r.Caller = who.Role // the keys change whenever they are renewed
+	}
 	if now := time.Now().UTC(); cs.signed.IsZero() || cs.signed.Before(now.Add(-max(maxSkew, cs.lasts))) || cs.signed.After(now.Add(maxSkew)) {
 		return a.skewed(cs.signed, now)
 	}

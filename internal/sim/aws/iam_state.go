@@ -199,6 +199,7 @@ type policyStatement struct {
 	Action    stringList
 	Principal json.RawMessage
 	Resource  json.RawMessage
+	Condition map[string]map[string]stringList
 }
 
 // statementList reads one statement or a list of them.
@@ -299,12 +300,17 @@ func checkPermissionPolicy(doc string) error {
 // trusts says whether the trust policy lets a principal assume the role: the service of that name, or the AWS
 // principal with that ARN (or its whole account).
 func (r *IAMRole) trusts(service, principalARN, account string) bool {
+	return r.trustsUnder(service, principalARN, account, nil)
+}
+
+// trustsUnder is trusts for a request with condition keys; nil: conditions are not looked at.
+func (r *IAMRole) trustsUnder(service, principalARN, account string, keys map[string]string) bool {
 	p, err := parsePolicy(r.Trust)
 	if err != nil {
 		return false
 	}
 	for _, st := range p.Statement {
-		if st.Effect != "Allow" {
+		if st.Effect != "Allow" || keys != nil && !st.holds(keys) {
 			continue
 		}
 		var any string

@@ -21,7 +21,9 @@ type STSState struct {
 // STSSession is one set of temporary credentials.
 type STSSession struct {
 	Account, ARN, UserID string
-	Expires              time.Time
+	// Role is the ARN of the role that was assumed; empty for other sessions.
+	Role    string
+	Expires time.Time
 	// Secret signs its requests; EKS checks the signature of a token where it knows the secret.
 	Secret string
 	// Transitive are the keys of session tags that stay when another role is taken on from here, in lower case.
@@ -88,7 +90,7 @@ func (s *stsService) identify(accessKey string) (Identity, bool) {
 	if ss == nil {
 		return Identity{}, false
 	}
-	return Identity{Account: ss.Account, AccessKey: accessKey, ARN: ss.ARN, UserID: ss.UserID, Expires: ss.Expires}, true
+	return Identity{Account: ss.Account, AccessKey: accessKey, ARN: ss.ARN, UserID: ss.UserID, Role: ss.Role, Expires: ss.Expires}, true
 }
 
 // secret is the secret of a temporary access key; those of long-lived ones are not known here.
@@ -161,7 +163,7 @@ func (s *stsService) assumeRole(c *reqCtx, in *sts.AssumeRoleInput) (*sts.Assume
 	who := c.caller()
 	denied := fail(403, "AccessDenied", "User: %s is not authorized to perform: sts:AssumeRole on resource: %s", who.ARN, *in.RoleArn)
 	account, role := s.cloud.platform.iam.assumable(*in.RoleArn)
-	if role == nil || !role.trustsCaller(who, account) {
+	if role == nil || !role.trustsCaller(who, in) {
 		return nil, denied
 	}
 	if seconds > role.MaxSession {
@@ -179,7 +181,7 @@ func (s *stsService) assumeRole(c *reqCtx, in *sts.AssumeRoleInput) (*sts.Assume
 		AssumedRoleId: new(role.ID + ":" + *in.RoleSessionName),
 		Arn:           new(arn("sts", "", account, "assumed-role/"+role.Name+"/"+*in.RoleSessionName)),
 	}
-	cred := s.session(c, &STSSession{Account: account, ARN: *user.Arn, UserID: *user.AssumedRoleId, Expires: c.second().Add(time.Duration(seconds) * time.Second), Transitive: transitive})
+	cred := s.session(c, &STSSession{Account: account, ARN: *user.Arn, UserID: *user.AssumedRoleId, Role: role.ARN, Expires: c.second().Add(time.Duration(seconds) * time.Second), Transitive: transitive})
 	return &sts.AssumeRoleOutput{Credentials: cred, AssumedRoleUser: &user}, nil
 }
 
@@ -266,16 +268,17 @@ func (s *iamService) assumable(roleARN string) (account string, role *IAMRole) {
 }
 
 // trustsCaller says whether the trust policy lets a caller in: by its own ARN, by the role behind its session, or by
-// its account.
-func (r *IAMRole) trustsCaller(who Identity, _ string) bool {
-	if r.trusts("", who.ARN, who.Account) {
-		return true
+// its account, if the statement's conditions hold for the request.
+func (r *IAMRole) trustsCaller(who Identity, in *sts.AssumeRoleInput) bool {
+	keys := map[string]string{"aws:principalarn": who.ARN, "aws:principalaccount": who.Account, "sts:rolesessionname": deref(in.RoleSessionName)}
+	if in.ExternalId != nil {
+		keys["sts:externalid"] = *in.ExternalId
 	}
-	if rest, ok := strings.CutPrefix(who.ARN, "arn:aws:sts::"+who.Account+":assumed-role/"); ok {
-		name, _, _ := strings.Cut(rest, "/")
-		return r.trusts("", arn("iam", "", who.Account, "role/"+name), who.Account)
+	if who.Role != "" {
+		keys["aws:principalarn"] = who.Role
+		return r.trustsUnder("", who.ARN, who.Account, keys) || r.trustsUnder("", who.Role, who.Account, keys)
 	}
-	return false
+	return r.trustsUnder("", who.ARN, who.Account, keys)
 }
 
 func (s *stsService) getSessionToken(c *reqCtx, in *sts.GetSessionTokenInput) (*sts.GetSessionTokenOutput, error) {
