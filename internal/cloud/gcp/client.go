@@ -42,8 +42,13 @@ type Options struct {
 	// nil is FromEnvironment.
 	LoadConfig func(ctx context.Context, cloudAccountID, region string) (Config, error)
 
+	// Accounts finds the cloud accounts that jobs name; nil: every one is the
+	// configuration of LoadConfig. LoadConfig stays what the process itself runs
+	// as, and where the endpoints are.
+	Accounts cloud.Accounts
+
 	// Reach is how the provisioner gets to the API servers of clusters; the zero
-	// value is over the internet.
+	// value is over the internet. An account's own goes before it.
 	Reach job.Reach
 
 	// Roots are trusted besides the system's for the DNS endpoints of clusters,
@@ -62,12 +67,15 @@ type Clouds struct {
 
 	mu   sync.Mutex
 	open map[place]*Provider
-	lims map[string]*limits // by cloud account
+	lims map[holder]*limits
 
 	users userChanges
 }
 
-type place struct{ account, region string }
+type (
+	place  struct{ org, account, region string }
+	holder struct{ org, account string }
+)
 
 // lifetime is how long one set of clients is used, so that credentials and
 // endpoints which were changed outside are taken up.
@@ -81,13 +89,17 @@ func New(o Options) *Clouds {
 	if o.LoadConfig == nil {
 		o.LoadConfig = FromEnvironment
 	}
-	return &Clouds{opts: o, open: map[place]*Provider{}, lims: map[string]*limits{}}
+	return &Clouds{opts: o, open: map[place]*Provider{}, lims: map[holder]*limits{}}
 }
 
 // Open gives access to the project of the cloud account that a job names, in
 // the job's region.
 func (c *Clouds) Open(ctx context.Context, j *job.Job) (cloud.Provider, error) {
-	p, err := c.provider(ctx, j.CloudAccountID, j.Region)
+	a, err := c.account(ctx, j.OrgID, j.CloudAccountID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.provider(ctx, a, j.Region)
 	if err != nil {
 		return nil, err
 	}
@@ -105,29 +117,34 @@ var (
 
 // provider is the project of a cloud account in a region, with clients that are
 // not too old. What says where and as whom is asked every time: another project
-// is another provider (failure kind F5), and credentials that were refused are
-// looked for afresh.
-func (c *Clouds) provider(ctx context.Context, account, region string) (*Provider, error) {
-	at := place{account, region}
+// is another provider (failure kind F5), and so are an account that was changed
+// and credentials that were refused.
+func (c *Clouds) provider(ctx context.Context, a cloud.Account, region string) (*Provider, error) {
+	at := place{a.OrgID, a.ID, region}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cfg, err := c.opts.LoadConfig(ctx, account, region)
+	ambient, err := c.opts.LoadConfig(ctx, a.ID, region)
 	if err != nil {
-		return nil, fmt.Errorf("configuration of Google Cloud for account %s: %w", account, err)
+		return nil, fmt.Errorf("configuration of Google Cloud for account %s: %w", a.ID, err)
 	}
-	if p := c.open[at]; p != nil && time.Since(p.since) < lifetime && !p.refused.Load() && p.config.sameAs(cfg) {
+	if p := c.open[at]; p != nil && time.Since(p.since) < lifetime && !p.refused.Load() && p.ambient.sameAs(ambient) && p.account.Revision == a.Revision && p.account.Holder == a.Holder {
 		return p, nil
 	}
-	lim := c.lims[account]
+	cfg, err := accountConfig(ambient, a, c.opts.Pace)
+	if err != nil {
+		return nil, err
+	}
+	who := holder{a.OrgID, a.ID}
+	lim := c.lims[who]
 	if lim == nil {
 		lim = newLimits(c.opts.Pace)
-		c.lims[account] = lim
+		c.lims[who] = lim
 	}
-	p, err := newProvider(cfg, c.opts, lim, region)
+	p, err := newProvider(cfg, c.opts, lim, a, region)
 	if err != nil {
-		return nil, fmt.Errorf("clients of Google Cloud for account %s: %w", account, err)
+		return nil, fmt.Errorf("clients of Google Cloud for account %s: %w", a.ID, err)
 	}
-	p.users = &c.users
+	p.ambient, p.users = ambient, &c.users
 	c.open[at] = p
 	return p, nil
 }
@@ -140,7 +157,9 @@ type Provider struct {
 	log      *slog.Logger
 	since    time.Time
 	refused  *atomic.Bool // the credentials were
-	config   Config
+	config   Config       // as the account has it
+	ambient  Config       // as the process has it
+	account  cloud.Account
 	reach    job.Reach
 	roots    []byte // PEM
 	lookupNS func(ctx context.Context, zone string) ([]string, error)
@@ -180,10 +199,10 @@ const (
 	serviceConnectivity = "networkconnectivity"
 )
 
-func newProvider(cfg Config, o Options, lim *limits, region string) (*Provider, error) {
+func newProvider(cfg Config, o Options, lim *limits, a cloud.Account, region string) (*Provider, error) {
 	p := &Provider{
 		project: cfg.Project, region: region, pace: o.Pace, log: o.Logger, since: time.Now(), refused: &atomic.Bool{},
-		config: cfg, reach: o.Reach, roots: o.Roots, lookupNS: o.LookupNS, numbers: map[string]string{}, users: &userChanges{},
+		config: cfg, account: a, reach: reachBy(o.Reach, a), roots: o.Roots, lookupNS: o.LookupNS, numbers: map[string]string{}, users: &userChanges{},
 	}
 	if p.lookupNS == nil {
 		p.lookupNS = lookupNS
@@ -199,7 +218,7 @@ func newProvider(cfg Config, o Options, lim *limits, region string) (*Provider, 
 		wire = wireTransport()
 	}
 	client := func(service string) *http.Client {
-		return &http.Client{Transport: &transport{service: service, limits: lim, pace: o.Pace, observe: o.Observe, config: cfg, refused: p.refused, wire: wire}}
+		return &http.Client{Transport: &transport{service: service, limits: lim, pace: o.Pace, observe: o.Observe, config: cfg, refused: p.refused, wire: guarded(service, a, cfg.Project, wire)}}
 	}
 	options := func(service string) []option.ClientOption {
 		opts := []option.ClientOption{option.WithHTTPClient(client(service))}

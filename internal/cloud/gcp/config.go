@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 
 	"cloud.google.com/go/auth"
 	"cloud.google.com/go/auth/credentials"
@@ -21,6 +22,10 @@ type Config struct {
 
 	// Token gives an OAuth access token; nil sends none.
 	Token func(ctx context.Context) (string, error)
+
+	// Renew is told of a token that was refused, so that Token makes a new one;
+	// nil: there is never another one.
+	Renew func(refused string)
 
 	// QuotaProject is whose quota requests count against; "" is up to the
 	// credentials.
@@ -84,7 +89,8 @@ const cloudPlatform = "https://www.googleapis.com/auth/cloud-platform"
 // endpointVariables are the services whose root can be set by themselves, in
 // ZOPDAY_GCP_ENDPOINT_ and the name.
 var endpointVariables = []string{serviceCompute, serviceDNS, serviceIAM, serviceCRM, serviceUsage, serviceNetworking, serviceContainer, serviceKMS, "osconfig",
-	serviceSQL, serviceRedis, serviceMemorystore, serviceSecrets, serviceMonitoring, serviceConnectivity}
+	serviceSQL, serviceRedis, serviceMemorystore, serviceSecrets, serviceMonitoring, serviceConnectivity,
+	serviceTokens, serviceSTS, serviceIAMCredentials}
 
 // FromEnvironment is the configuration as the environment has it: application
 // default credentials, or ZOPDAY_GCP_ACCESS_TOKEN for emulators that take any
@@ -115,7 +121,8 @@ func FromEnvironment(ctx context.Context, _, _ string) (Config, error) {
 		cfg.Token = func(context.Context) (string, error) { return token, nil }
 		return cfg, nil
 	}
-	creds, err := credentials.DetectDefault(&credentials.DetectOptions{Scopes: []string{cloudPlatform}})
+	found := &detected{}
+	creds, err := found.credentials()
 	if err != nil {
 		// Not an error of the configuration: the job says so when it calls, and
 		// goes on once there are some.
@@ -124,7 +131,7 @@ func FromEnvironment(ctx context.Context, _, _ string) (Config, error) {
 		}
 		return cfg, nil //nolint:nilerr // see above
 	}
-	cfg.Token = tokenOf(creds)
+	cfg.Token, cfg.Renew = found.token, found.forget
 	if cfg.Project == "" {
 		if cfg.Project, err = creds.ProjectID(ctx); err != nil {
 			return Config{}, fmt.Errorf("project of the credentials: %w", err)
@@ -138,16 +145,51 @@ func FromEnvironment(ctx context.Context, _, _ string) (Config, error) {
 	return cfg, nil
 }
 
-func tokenOf(creds *auth.Credentials) func(context.Context) (string, error) {
-	return func(ctx context.Context) (string, error) {
-		t, err := creds.Token(ctx)
-		if err != nil {
-			return "", err
-		}
-		if t.Value == "" {
-			return "", errors.New("the credentials give an empty token")
-		}
-		return t.Value, nil
+// detected are application default credentials, looked for again once a token of
+// theirs was refused.
+type detected struct {
+	mu    sync.Mutex
+	creds *auth.Credentials
+	last  string
+}
+
+func (d *detected) credentials() (*auth.Credentials, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.creds != nil {
+		return d.creds, nil
+	}
+	creds, err := credentials.DetectDefault(&credentials.DetectOptions{Scopes: []string{cloudPlatform}})
+	if err == nil {
+		d.creds = creds
+	}
+	return creds, err
+}
+
+func (d *detected) token(ctx context.Context) (string, error) {
+	creds, err := d.credentials()
+	if err != nil {
+		return "", fmt.Errorf("no application default credentials: %w", err)
+	}
+	t, err := creds.Token(ctx)
+	if err != nil {
+		return "", err
+	}
+	if t.Value == "" {
+		return "", errors.New("the credentials give an empty token")
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = t.Value
+	return t.Value, nil
+}
+
+// forget drops the credentials if they gave that token, and not a newer one.
+func (d *detected) forget(refused string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.last == refused {
+		d.creds = nil
 	}
 }
 

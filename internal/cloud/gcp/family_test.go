@@ -93,7 +93,7 @@ func TestEverythingThatANetworkJobCanAskFor(t *testing.T) {
 // Of the zones of another endpoint the internet's DNS is not even asked.
 func TestDelegationElsewhere(t *testing.T) {
 	t.Parallel()
-	p, err := newProvider(Config{Project: testProject, Endpoint: "http://127.0.0.1:1"}, Options{}, newLimits(1), testRegion)
+	p, err := newProvider(Config{Project: testProject, Endpoint: "http://127.0.0.1:1"}, Options{}, newLimits(1), ambientAccount, testRegion)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,12 +32,16 @@ const (
 	testToken   = "ya29.example"
 )
 
+// ambientAccount is the process's own identity.
+var ambientAccount = cloud.Account{ID: "default", OrgID: "org_1", Provider: job.GCP, Method: cloud.MethodAmbient}
+
 // A rig runs single steps of one job against a simulated Google Cloud, as the
 // engine does: pass after pass, waiting when told so.
 type rig struct {
 	testing.TB
 	world *sim.World
 	cloud *simgcp.Cloud
+	url   string
 	p     *Provider
 	job   *job.Job
 
@@ -86,7 +90,7 @@ func newRigFor(t testing.TB, o sim.Options, family job.ResourceType, mode job.Mo
 	front := simgcp.New(w, simgcp.Options{})
 	s := httptest.NewServer(front)
 	t.Cleanup(s.Close)
-	g := &rig{TB: t, world: w, cloud: front, objects: map[string]job.Object{}, memory: pipeline.NewMemory()}
+	g := &rig{TB: t, world: w, cloud: front, url: s.URL, objects: map[string]job.Object{}, memory: pipeline.NewMemory()}
 	g.p = at(t, s.URL, Options{Pace: pipeline.Pace(o.TimeScale), LookupNS: nowhere})
 	g.job = &job.Job{
 		ID: job.NewID("job"), OrgID: "org_1", Kind: job.Provisioning, ResourceType: family, Provider: job.GCP, Mode: mode,
@@ -103,7 +107,7 @@ func newRigFor(t testing.TB, o sim.Options, family job.ResourceType, mode job.Mo
 func at(t testing.TB, url string, o Options) *Provider {
 	t.Helper()
 	o.LoadConfig = Static(url, testProject, testToken)
-	p, err := New(o).provider(t.Context(), "default", testRegion)
+	p, err := New(o).provider(t.Context(), ambientAccount, testRegion)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,6 +48,8 @@ type flight struct {
 	mutating bool
 	sent     bool // an attempt may have reached the cloud
 	attempts int
+	token    string // of the last attempt
+	again    bool   // it was sent again for a token that was refused
 }
 
 // onlyReads is the key of a context whose requests are known to change nothing,
@@ -97,6 +99,9 @@ func (f *flight) repeat(ctx context.Context, req *http.Request) (*http.Response,
 		if failed == nil {
 			return resp, nil
 		}
+		if f.renewed(failed) {
+			continue
+		}
 		wait := backoff(f.attempts, failed)
 		if ctx.Err() != nil || f.attempts >= maxAttempts || wait > maxBackoff || !repeatable(failed, f.mutating) {
 			return nil, failed // a longer wait than that is the pipeline's, which holds no worker meanwhile
@@ -109,6 +114,20 @@ func (f *flight) repeat(ctx context.Context, req *http.Request) (*http.Response,
 		case <-timer.C:
 		}
 	}
+}
+
+// renewed reports whether a read that was refused for its token may be sent once
+// more with a new one (failure kind I1). A change comes up instead: the job waits
+// for credentials, and looks at the object before it sends anything again. Either
+// way the token is not used any more.
+func (f *flight) renewed(failed *pipeline.CloudError) bool {
+	if failed.Class != pipeline.Expired || !failed.Sent || f.config.Renew == nil || f.token == "" {
+		return false
+	}
+	f.config.Renew(f.token)
+	again := !f.mutating && !f.again
+	f.again = true
+	return again
 }
 
 // attempt is one try: rate limit, credentials, gate, wire.
@@ -134,6 +153,11 @@ func (f *flight) attempt(ctx context.Context, req *http.Request) (*http.Response
 	before := f.sent
 	f.sent = true
 	resp, err := f.wire.RoundTrip(out)
+	var guarded *pipeline.CloudError
+	if errors.As(err, &guarded) { // by the account's own guard: it never left
+		f.sent, guarded.Sent = before, before
+		return nil, guarded
+	}
 	if err != nil {
 		if neverLeft(err) {
 			f.sent = before
@@ -165,6 +189,7 @@ func (f *flight) signed(ctx context.Context, req *http.Request) (*http.Request, 
 		if err != nil {
 			return nil, f.failed(pipeline.Expired, "the credentials give no token: "+err.Error(), err)
 		}
+		f.token = token
 		out.Header.Set("Authorization", "Bearer "+token)
 	}
 	if f.config.QuotaProject != "" {

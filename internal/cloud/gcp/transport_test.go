@@ -3,6 +3,7 @@ package gcp
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -156,7 +157,7 @@ func TestNeverSent(t *testing.T) {
 	}
 
 	cfg := Config{Project: testProject, Endpoint: s.URL, Token: func(context.Context) (string, error) { return "", errors.New("could not find default credentials") }}
-	q, err := New(Options{LoadConfig: func(context.Context, string, string) (Config, error) { return cfg, nil }}).provider(t.Context(), "default", testRegion)
+	q, err := New(Options{LoadConfig: func(context.Context, string, string) (Config, error) { return cfg, nil }}).provider(t.Context(), ambientAccount, testRegion)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +231,7 @@ func TestClientsAreKept(t *testing.T) {
 	}})
 	open := func() *Provider {
 		t.Helper()
-		p, err := c.provider(t.Context(), "default", testRegion)
+		p, err := c.provider(t.Context(), ambientAccount, testRegion)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,4 +250,9 @@ func TestClientsAreKept(t *testing.T) {
 	if who, err := open().Caller(t.Context()); who != "two" || err != nil {
 		t.Errorf("after the credentials were renewed: %q, %v", who, err)
 	}
+}
+
+// textAnswer is an answer with a body.
+func textAnswer(status int, body string) *http.Response {
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
 }
