@@ -1,4 +1,4 @@
-package db
+package db_test
 
 import (
 	"net"
@@ -8,18 +8,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/pgtest"
 )
 
 // TestConnectionsNoticeALostServer reads back what the sockets of both kinds of
 // connection were given: the pool's, and those made from its configuration.
 func TestConnectionsNoticeALostServer(t *testing.T) {
-	d, err := Open(t.Context(), pgtest.Database(t))
+	d, err := db.Open(t.Context(), pgtest.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	pool := d.b.(*pgDB).pool
+	pool := db.PoolOf(d)
 	if pool.Config().ConnConfig.ConnectTimeout <= 0 {
 		t.Error("connecting has no bound")
 	}
@@ -77,7 +78,7 @@ func TestDialsSocketsInTheFileSystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	c, err := dialer(time.Second).DialContext(t.Context(), "unix", path)
+	c, err := db.Dialer(time.Second).DialContext(t.Context(), "unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,8 +36,10 @@ func (d *DB) provider(opts ...goose.ProviderOption) (*goose.Provider, error) {
 	return goose.NewProvider(dialect, d.b.std(), sub, opts...)
 }
 
-// Migrate brings the schema up to what this program needs. Of several processes
-// that start at once, one does it and the others wait.
+// Migrate brings the schema up to what this program needs, and puts row-level
+// security on every table on PostgreSQL. Of several processes that start at once,
+// one does it and the others wait. On PostgreSQL it takes the tables' owner, unless
+// there is nothing to do.
 func (d *DB) Migrate(ctx context.Context) error {
 	var opts []goose.ProviderOption
 	if d.dialect == Postgres {
@@ -51,7 +53,11 @@ func (d *DB) Migrate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
-	if _, err := p.Up(System(ctx)); err != nil {
+	ctx = System(ctx)
+	if _, err := p.Up(ctx); err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	if err := d.protect(ctx); err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
 	return nil
@@ -74,6 +80,9 @@ func (d *DB) Current(ctx context.Context) error {
 	if err != nil {
 		if Transient(err) {
 			return fmt.Errorf("database: %w", err)
+		}
+		if notGranted(err) {
+			return fmt.Errorf("%w: %w", ErrNoRights, err)
 		}
 		return fmt.Errorf("%w: %w", ErrNotCurrent, err)
 	}

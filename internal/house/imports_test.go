@@ -104,7 +104,7 @@ var rules = map[string]rule{
 	"internal/sim/azure":          {may: "internal/sim internal/sim/guest internal/sim/azure/...", tests: "internal/sim/kube internal/sim/databases"},
 
 	// For tests alone, and the binary.
-	"internal/pgtest": {},
+	"internal/pgtest": {may: "internal/db"},
 	"internal/e2e":    {may: "internal/...", tests: "internal/... cmd/..."},
 	"internal/house":  {},
 	"bench":           {may: "internal/..."},

@@ -45,6 +45,8 @@ type Server struct {
 	port int
 	cred *syscall.Credential
 
+	service prepared
+
 	mu   sync.Mutex
 	cmd  *exec.Cmd
 	done chan struct{} // closed when cmd has ended

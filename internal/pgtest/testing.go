@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // shared is the server of a test process whose TestMain calls Main.
@@ -63,33 +65,42 @@ func Start(t testing.TB, options ...Options) *Server {
 // server that the package's tests share if TestMain calls Main, and else on one of the test's own.
 func Database(t testing.TB) string {
 	t.Helper()
+	return sharedOr(t).Database(t)
+}
+
+// sharedOr is the server that the package's tests share, or else one of the test's
+// own.
+func sharedOr(t testing.TB) *Server {
+	t.Helper()
 	shared.Lock()
+	defer shared.Unlock()
 	if !shared.allowed {
-		shared.Unlock()
-		return Start(t).Database(t)
+		return Start(t)
 	}
 	if shared.server == nil {
 		s, err := New(Options{})
 		if err != nil {
-			shared.Unlock()
 			t.Fatal(err)
 		}
 		shared.server = s
 	}
-	s := shared.server
-	shared.Unlock()
-	return s.Database(t)
+	return shared.server
 }
 
 // Database returns the DSN of a fresh, empty database on this server. It is dropped after the
 // test if the server is up then.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
+	return s.database(t, "")
+}
+
+// database makes a database with further options of CREATE DATABASE.
+func (s *Server) database(t testing.TB, options string) string {
+	t.Helper()
 	name := fmt.Sprintf("test_%d", databases.Add(1))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	dsn, err := s.CreateDatabase(ctx, name)
-	if err != nil {
+	if err := s.exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+options); err != nil {
 		t.Fatalf("database %s: %v", name, err)
 	}
 	t.Cleanup(func() {
@@ -105,7 +116,7 @@ func (s *Server) Database(t testing.TB) string {
 			t.Errorf("database %s: %v", name, err)
 		}
 	})
-	return dsn
+	return s.DSN(name)
 }
 
 // Restart stops the server in good order and starts it again on the same port.
