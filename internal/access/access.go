@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 )
 
@@ -49,6 +50,8 @@ type Grant struct {
 	Role     string   `json:"role"` // its name
 	Scope    Scope    `json:"scope"`
 	Policies []Policy `json:"policies"` // what the role holds now
+
+	Assignment string `json:"assignment,omitempty" doc:"The ID of the assignment that gives it; absent: configuration does"`
 }
 
 // A Principal is who a request comes from.
@@ -56,6 +59,10 @@ type Principal struct {
 	OrgID  string // everything it sees or makes belongs to this organisation
 	Actor  string // as the audit log writes it, such as "token:bootstrap" or "user:ada@example.com"
 	Grants []Grant
+
+	// Subjects are whose assignments the grants are: a token, or a person with the
+	// groups that the person is in. Empty: the grants come from no assignment.
+	Subjects []Subject
 }
 
 // Of is a principal with built-in roles over its whole organisation.
@@ -71,11 +78,11 @@ func Of(org, actor string, roles ...string) Principal {
 // everything there.
 func System(org, actor string) Principal { return Of(org, actor, Admin) }
 
-// Over says over what the principal holds a policy.
-func (p Principal) Over(policy Policy) job.Visible {
+// Over says over what the principal holds one of the policies.
+func (p Principal) Over(anyOf ...Policy) job.Visible {
 	var v job.Visible
 	for _, g := range p.Grants {
-		if !slices.Contains(g.Policies, policy) {
+		if !slices.ContainsFunc(anyOf, func(policy Policy) bool { return slices.Contains(g.Policies, policy) }) {
 			continue
 		}
 		switch g.Scope.Kind {
@@ -124,9 +131,10 @@ func (p Principal) Holds(g Grant, team string) bool {
 
 type principalKey struct{}
 
-// With puts a principal into the context of its request.
+// With puts a principal into the context of its request, whose statements then see
+// and write the rows of the principal's organisation alone.
 func With(ctx context.Context, p Principal) context.Context {
-	return context.WithValue(ctx, principalKey{}, p)
+	return context.WithValue(db.WithOrg(ctx, p.OrgID), principalKey{}, p)
 }
 
 // From is the principal of a context; false if the request has none.

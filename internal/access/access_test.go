@@ -98,67 +98,6 @@ func openDB(t *testing.T) *db.DB {
 	return d
 }
 
-func TestBootstrapToken(t *testing.T) {
-	t.Parallel()
-	d := openDB(t)
-	tokens := NewTokens(d)
-	if _, err := tokens.Authenticate(t.Context(), ""); !errors.Is(err, ErrUnauthenticated) {
-		t.Fatalf("an empty token before there is any: %v", err)
-	}
-	fresh, err := Bootstrap(t.Context(), d.Writer(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.HasPrefix(fresh, TokenPrefix) || len(fresh) < 40 {
-		t.Fatalf("the fresh token has %d characters and the wrong front", len(fresh))
-	}
-	again, err := Bootstrap(t.Context(), d.Writer(), "")
-	if err != nil || again != "" {
-		t.Fatalf("a second start shows a token or fails: %v", err)
-	}
-	p, err := tokens.Authenticate(t.Context(), fresh)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(Of(DefaultOrg, "token:bootstrap", Admin), p); diff != "" {
-		t.Error(diff)
-	}
-	for _, wrong := range []string{"", fresh[:len(fresh)-1], fresh + "x", strings.ToUpper(fresh)} {
-		if _, err := tokens.Authenticate(t.Context(), wrong); !errors.Is(err, ErrUnauthenticated) {
-			t.Errorf("a wrong token of %d characters: %v", len(wrong), err)
-		}
-	}
-
-	// The database holds the hash alone.
-	if stored, _, _ := db.Setting(t.Context(), d, bootstrapSetting); strings.Contains(stored, fresh) || len(stored) != 64 {
-		t.Error("the setting is not a hash")
-	}
-
-	const own = "own-token-of-the-operator"
-	if shown, err := Bootstrap(t.Context(), d.Writer(), own); err != nil || shown != "" {
-		t.Fatalf("a token from the environment is shown or refused: %v", err)
-	}
-	if _, err := tokens.Authenticate(t.Context(), own); err != nil {
-		t.Error(err)
-	}
-	if _, err := tokens.Authenticate(t.Context(), fresh); !errors.Is(err, ErrUnauthenticated) {
-		t.Error("the replaced token still works")
-	}
-}
-
-func TestBootstrapRefusesBadTokens(t *testing.T) {
-	t.Parallel()
-	d := openDB(t)
-	for _, bad := range []string{"short", "has a space in the middle", "umlaut-ä-in-the-middle", "line\nbreak-in-the-middle", strings.Repeat("x", 513)} {
-		_, err := Bootstrap(t.Context(), d.Writer(), bad)
-		if err == nil {
-			t.Errorf("%q was taken", bad)
-		} else if strings.Contains(err.Error(), bad) {
-			t.Errorf("the error repeats the token: %v", err)
-		}
-	}
-}
-
 func TestBearer(t *testing.T) {
 	t.Parallel()
 	for header, want := range map[string]string{

@@ -41,6 +41,10 @@ const (
 	// Public marks an endpoint that needs no principal. No role grants it, so
 	// it can never be required by mistake and pass.
 	Public Policy = "public"
+
+	// Authenticated marks an endpoint that everybody may ask who is known, whatever
+	// they hold, and that answers by what they hold. No role grants it either.
+	Authenticated Policy = "authenticated"
 )
 
 // The roles that are built in.
