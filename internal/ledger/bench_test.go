@@ -101,7 +101,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 	for _, p := range payloads {
 		b.Run("postgres/"+p.name, func(b *testing.B) {
 			s := pgtest.Start(b, pgtest.Options{Fsync: true})
-			benchCheckpoint(b, s.Database(b), p.size)
+			benchCheckpoint(b, s.ServiceDatabase(b), p.size)
 		})
 		b.Run("sqlite/"+p.name, func(b *testing.B) {
 			benchCheckpoint(b, b.TempDir()+"/zopday.db", p.size)

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // dialects opens a fresh database of each kind.
 var dialects = map[db.Dialect]func(t testing.TB) string{
 	db.SQLite:   func(t testing.TB) string { return filepath.Join(t.TempDir(), "zopday.db") },
-	db.Postgres: pgtest.Database,
+	db.Postgres: pgtest.ServiceDatabase,
 }
 
 // conform runs a test of the conformance suite on both databases.
@@ -44,7 +44,7 @@ type env struct {
 
 func open(t testing.TB, dsn string) *env {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(db.System(context.Background()), 10*time.Minute)
 	t.Cleanup(cancel)
 	d, err := db.Open(ctx, dsn)
 	if err != nil {

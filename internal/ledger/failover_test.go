@@ -105,7 +105,7 @@ func (l *load) finish(t *testing.T) {
 func TestDatabaseRestart(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t, pgtest.Options{Fsync: true})
-	l := startLoad(t, open(t, s.Database(t)), 12)
+	l := startLoad(t, open(t, s.ServiceDatabase(t)), 12)
 	l.recovered(t, 30*time.Second)
 	s.Restart(t)
 	l.recovered(t, 30*time.Second)
@@ -120,7 +120,7 @@ func TestDatabaseRestart(t *testing.T) {
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	primary := pgtest.Start(t, pgtest.Options{Fsync: true})
-	database := primary.Database(t)
+	database := primary.ServiceDatabase(t)
 	standby := startStandby(t, primary)
 	// Commits wait for the standby, as they have to where none may be lost.
 	asSuperuser(t, primary.Port(), `ALTER SYSTEM SET synchronous_standby_names = '*'`, `SELECT pg_reload_conf()`)
