@@ -101,6 +101,6 @@ func verifyAudit(ctx context.Context, dsn string) (cli.AuditHead, error) {
 		return cli.AuditHead{}, err
 	}
 	defer d.Close()
-	head, err := audit.Verify(ctx, d, access.DefaultOrg)
-	return cli.AuditHead{Seq: head.Seq, Hash: head.Hash}, err
+	r, err := audit.Verify(ctx, d, access.DefaultOrg)
+	return cli.AuditHead{Seq: r.Seq, Hash: r.Hash}, err
 }

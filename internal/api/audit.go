@@ -12,8 +12,8 @@ import (
 	"github.com/zopday/provisioner/internal/provision"
 )
 
-// auditFilter is the query of everything that reads the audit log.
-type auditFilter struct {
+// AuditFilter is the query of everything that reads the audit log.
+type AuditFilter struct {
 	Scope        string    `query:"scope" maxLength:"200" doc:"What the actor's role was bound to"`
 	Action       string    `query:"action" maxLength:"200" doc:"As the policies spell it, such as provisioning-job:create"`
 	Actor        string    `query:"actor" maxLength:"200"`
@@ -25,7 +25,7 @@ type auditFilter struct {
 	To           time.Time `query:"to" doc:"RFC 3339; not included"`
 }
 
-func (in *auditFilter) filter() (audit.Filter, error) {
+func (in *AuditFilter) filter() (audit.Filter, error) {
 	if err := plainText(in.Scope, in.Action, in.Actor, in.ResourceType, in.ResourceID, in.RequestID); err != nil {
 		return audit.Filter{}, err
 	}
@@ -37,7 +37,7 @@ func (in *auditFilter) filter() (audit.Filter, error) {
 
 // auditIn asks for one page of the audit log.
 type auditIn struct {
-	auditFilter
+	AuditFilter
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 	Cursor string `query:"cursor" maxLength:"300" doc:"nextCursor of the page before"`
 }

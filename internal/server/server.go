@@ -159,6 +159,9 @@ func (s *Server) start(ctx context.Context, c Config) error {
 			}
 		})
 	}
+	seal := &sealer{db: d, log: c.Log}
+	p.metrics.WatchAudit(seal.age)
+	s.work.Go(func() { seal.run(wctx) })
 	if p.reconciler != nil {
 		s.work.Go(func() { schedules(wctx, p.service, c.Log) })
 	}
