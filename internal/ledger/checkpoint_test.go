@@ -284,6 +284,9 @@ func TestCheckpointsTogether(t *testing.T) {
 			}
 			gapless(t, r.Events, 2*n)
 		}
+		if _, err := audit.Seal(e.ctx, e.d); err != nil {
+			t.Fatal(err)
+		}
 		head, err := audit.Verify(e.ctx, e.d, org)
 		if err != nil || head.Seq != jobs/8*rounds {
 			t.Errorf("audit log: %d entries, %v", head.Seq, err)

@@ -78,6 +78,9 @@ func TestCheckpointSentAgain(t *testing.T) {
 						t.Errorf("time %d: version %d, want %d", i+1, now.Version, version)
 					}
 				}
+				if _, err := audit.Seal(ctx, d); err != nil {
+					t.Fatal(err)
+				}
 				if head, err := audit.Verify(ctx, d, "o"); err != nil || head.Seq != int64(len(c.Audit)) {
 					t.Errorf("%d audit entries, %v", head.Seq, err)
 				}
