@@ -139,7 +139,8 @@ func benchCheckpoint(b *testing.B, dsn string, size int) {
 func BenchmarkClaim(b *testing.B) {
 	for _, dialect := range []db.Dialect{db.SQLite, db.Postgres} {
 		b.Run(string(dialect), func(b *testing.B) {
-			e := open(b, dialects[dialect](b))
+			dsn := dialects[dialect](b)
+			e := open(b, dsn)
 			e.register(b, "w")
 			model := e.insert(b)
 			const fill = `INSERT INTO provisioning_jobs (id, org_id, kind, resource_type, provider, mode, name, cloud_account_id, region, subject_type, subject_id,
@@ -149,7 +150,11 @@ func BenchmarkClaim(b *testing.B) {
 				FROM provisioning_jobs, (WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < %[2]d) SELECT n FROM c) AS c WHERE id = $1`
 			e.sql(b, fmt.Sprintf(fill, "'running'", 10_000, e.d.Now()+" + 3600000000 + n"), model.ID)
 			e.sql(b, fmt.Sprintf(fill, "'completed'", 50_000, "NULL"), model.ID)
-			e.sql(b, "ANALYZE")
+			owner := e
+			if dialect == db.Postgres {
+				owner = open(b, pgtest.Superuser(b, dsn)) // the service must not
+			}
+			owner.sql(b, "ANALYZE")
 			b.ResetTimer()
 			for b.Loop() {
 				c := e.claim(b, "w")

@@ -17,7 +17,7 @@ import (
 func TestCheckpointSentAgain(t *testing.T) {
 	for dialect, dsn := range map[db.Dialect]func(testing.TB) string{
 		db.SQLite:   func(t testing.TB) string { return filepath.Join(t.TempDir(), "zopday.db") },
-		db.Postgres: pgtest.Database,
+		db.Postgres: pgtest.ServiceDatabase,
 	} {
 		for name, c := range map[string]Checkpoint{
 			"progress":  {},
@@ -27,7 +27,7 @@ func TestCheckpointSentAgain(t *testing.T) {
 		} {
 			t.Run(string(dialect)+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				ctx := t.Context()
+				ctx := db.System(t.Context())
 				d, err := db.Open(ctx, dsn(t))
 				if err != nil {
 					t.Fatal(err)
@@ -60,7 +60,7 @@ func TestCheckpointSentAgain(t *testing.T) {
 				var version int64
 				for i := range 3 {
 					w.err = nil
-					l.gather.flush(context.Background(), []*write{w})
+					l.gather.flush(db.System(context.Background()), []*write{w})
 					if w.err != nil {
 						t.Fatalf("time %d: %v", i+1, w.err)
 					}
@@ -89,7 +89,7 @@ func TestCheckpointSentAgain(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				l.gather.flush(context.Background(), []*write{second})
+				l.gather.flush(db.System(context.Background()), []*write{second})
 				if lost := second.err != nil; lost != (c.Release || !c.Job.State().Active()) {
 					t.Errorf("another write: %v", second.err)
 				}

@@ -129,3 +129,13 @@ func (s *Server) Restart(t testing.TB) {
 		t.Fatal(err)
 	}
 }
+
+// Log is what the server has written to its log so far.
+func (s *Server) Log(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile(s.log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
