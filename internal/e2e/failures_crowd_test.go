@@ -53,9 +53,9 @@ func TestCrowdIsThrottled(t *testing.T) {
 	r := newRig(t, sim.Options{Seed: 61})
 	r.roomy()
 	before := r.world.Snapshot()
-	r.fault(`{"kind":"throttle","percent":80,"seconds":300}`)
 	r.start()
 	ids := r.many(30, `{"pool":{"mode":"fixed","count":1},"bootstrap":"bare_metal"}`)
+	r.fault(`{"kind":"throttle","percent":80,"seconds":300}`) // when they are at work, or it may be over on a slow machine
 	r.allAre(ids, job.Completed, 2*time.Minute)
 	for _, id := range ids {
 		r.jobID = id
