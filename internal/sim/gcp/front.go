@@ -122,7 +122,11 @@ func (c *Cloud) admit(r *request, body []byte) *Error {
 	if bad := r.method.CheckParams(r.Path, r.Query); len(bad) > 0 {
 		return r.api.violated(r.method, bad)
 	}
-	return r.decode(body)
+	if e := r.decode(body); e != nil {
+		return e
+	}
+	r.Actions = c.permissions(r)
+	return c.missingPermission(r)
 }
 
 const signInHelp = "Expected OAuth 2 access token, login cookie or other valid authentication credential. " +

@@ -145,11 +145,17 @@ func (c *Cloud) checkRole(name string) error {
 	return badArgument("Role %s is not supported for this resource.", name)
 }
 
-// testPermissions answers those asked for: whoever may use a project may do everything in it.
+// testPermissions answers those of the permissions asked for that the caller has: whoever may use a project may do everything in
+// it, but for what the caller's grants leave out.
 func testPermissions(r *request) (any, error) {
-	out := Doc{}
-	if p := list(r.Body, "permissions"); len(p) > 0 {
-		out["permissions"] = p
+	var have []any
+	for _, p := range texts(r.Body, "permissions") {
+		if r.cloud.World.Granted(cloudName, r.Caller, p) {
+			have = append(have, p)
+		}
 	}
-	return out, nil
+	if len(have) == 0 {
+		return Doc{}, nil
+	}
+	return Doc{"permissions": have}, nil
 }

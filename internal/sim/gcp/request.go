@@ -132,6 +132,9 @@ var (
 	statementSecrets = regexp.MustCompile(`(?i)\b(password|identified\s+by)\s+(?:'|\\u0027)(?:[^'\\]|\\.|'')*(?:'|\\u0027)`)
 )
 
+// match is what the request was found by.
+func (r *request) match() schema.Match { return schema.Match{Method: r.method, Values: r.Path} }
+
 // host is the API's name, as Service Usage knows it.
 func (r *request) host() string { return r.api.host }
 
