@@ -32,6 +32,10 @@ func serve(ctx context.Context, o cli.ServeOptions) (cli.Server, error) {
 	b := cli.Build()
 	c := server.Config{
 		Listen: o.Listen, DB: o.DB, Workers: o.Workers, DeadAfter: o.DeadAfter, TimeScale: o.TimeScale, Token: o.Token,
+		Edges: server.Edges{
+			TLSCert: o.Edges.TLSCert, TLSKey: o.Edges.TLSKey, InsecureBind: o.Edges.InsecureBind,
+			TrustedProxies: o.Edges.TrustedProxies, TrustUnix: o.Edges.TrustUnix,
+		},
 		ConfigService: o.ConfigService, Log: observe.NewLogger(o.Log, level, o.LogJSON),
 		Version: api.Version{Version: b.Version, Commit: b.Commit, Date: b.Date},
 	}

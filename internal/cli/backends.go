@@ -21,6 +21,7 @@ type Backends struct {
 // ServeOptions are how a server is to run.
 type ServeOptions struct {
 	Listen        string
+	Edges         EdgeOptions
 	DB            string        // path of an SQLite file, or a postgres:// DSN
 	DeadAfter     time.Duration // silence after which a worker's jobs are taken over
 	Workers       int           // jobs carried out side by side; 0: none, the API alone

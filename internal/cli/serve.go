@@ -28,7 +28,7 @@ func (a *app) serveCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the provisioner: API, pages and workers", Args: args(0, 0, ""),
 		Long: withExamples("Run the provisioner: API, pages and workers",
-			"  zopday serve\n  zopday serve --listen 127.0.0.1:5087 --db postgres://zopday@db1,db2/zopday") + `
+			"  zopday serve\n  zopday serve --listen 127.0.0.1:5087 --db postgres://zopday@db1,db2/zopday\n  zopday serve --bind 0.0.0.0:5087 --tls-cert tls.crt --tls-key tls.key") + `
 
 Every flag can be given as ZOPDAY_<FLAG> in the environment too, such as
 ZOPDAY_DB or ZOPDAY_WORKER_DEAD_AFTER. ZOPDAY_BOOTSTRAP_TOKEN sets the token; without
@@ -59,7 +59,7 @@ another worker goes on.`,
 		},
 	}
 	serveFlags(cmd, &o)
-	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:5087", "`address` to listen on; port 0 is any free one")
+	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:5087", "`address` to listen on, port 0 is any free one; or unix: and a path. Beyond this machine it needs --tls-cert")
 	cmd.Flags().StringVar(&o.DB, "db", "zopday.db", "`path` of an SQLite file, or a postgres:// DSN; ZOPDAY_DB keeps a password out of the arguments")
 	cmd.Flags().Float64Var(&o.TimeScale, "time-scale", 1, "pace of simulated clouds, as zopday sim was told; leave it for real ones")
 	cmd.Flags().StringVar(&logFormat, "log-format", "json", "json or text")
@@ -76,6 +76,7 @@ func serveFlags(cmd *cobra.Command, o *ServeOptions) {
 	cmd.Flags().StringVar(&o.Reach, "reach", "", "`how` private API servers of clusters and private datastores are reached: direct, tunnel, or public:RANGE,… with the ranges that this server's own connections come from")
 	cmd.Flags().StringVar(&o.Catalogue, "catalogue", "", "`file` with components of your own (YAML)")
 	cmd.Flags().StringVar(&o.ChartMirror, "chart-mirror", "", "`address` that all charts are taken from instead of their own sources: https://… or oci://…")
+	edgeFlags(cmd, &o.Edges)
 	completeFixed(cmd, "log-level", logLevels...)
 }
 
@@ -96,7 +97,7 @@ func (a *app) flagsFromEnv(cmd *cobra.Command) error {
 	return bad
 }
 
-func checkServe(o ServeOptions) error {
+func checkServe(o *ServeOptions) error {
 	switch {
 	case o.Workers < 0 || o.Workers > 1000:
 		return usagef("--workers is %d; use 0 to 1000", o.Workers)
@@ -111,7 +112,7 @@ func checkServe(o ServeOptions) error {
 	case !slices.Contains(logLevels, o.LogLevel):
 		return &usageError{msg: fmt.Sprintf("--log-level %q is not known", o.LogLevel), hint: "use " + strings.Join(logLevels, ", ")}
 	}
-	return nil
+	return o.Edges.read()
 }
 
 func gateFault(list string) error {
@@ -159,7 +160,7 @@ func (a *app) simulate(ctx context.Context, o SimOptions) (Simulation, error) {
 }
 
 func (a *app) serve(ctx context.Context, o ServeOptions) error {
-	if err := checkServe(o); err != nil {
+	if err := checkServe(&o); err != nil {
 		return err
 	}
 	srv, err := a.start(ctx, o)
@@ -349,7 +350,7 @@ func (a *app) sandboxCmd() *cobra.Command {
 }
 
 func (a *app) sandbox(ctx context.Context, so SimOptions, o ServeOptions) error {
-	if err := checkServe(o); err != nil {
+	if err := checkServe(&o); err != nil {
 		return err
 	}
 	s, err := a.simulate(ctx, so)

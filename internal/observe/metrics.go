@@ -24,6 +24,7 @@ type Metrics struct {
 	requestDur *prometheus.HistogramVec
 	streams    prometheus.Gauge
 	refusals   *prometheus.CounterVec
+	edges      edges
 }
 
 // stepBuckets span a step that only looks (milliseconds) to one that waits for
@@ -50,6 +51,7 @@ func NewMetrics() *Metrics {
 	m.refusals = counter("zopday_unauthenticated_requests_total", "Requests refused for want of a valid token.")
 	m.registry.MustRegister(m.steps, m.claims, m.leaseLost, m.cloudCalls, m.cloudTime, m.requests, m.requestDur, m.streams, m.refusals,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.edges = newEdges(m.registry)
 	return m
 }
 

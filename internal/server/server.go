@@ -37,7 +37,8 @@ import (
 
 // Config is how a process is to run.
 type Config struct {
-	Listen        string                            // address; port 0 is any free one
+	Listen        string                            // address, port 0 is any free one; or unix: and a path
+	Edges         Edges                             // TLS and what else meets the network
 	DB            string                            // path of an SQLite file, or a postgres:// DSN
 	Workers       int                               // jobs carried out side by side; 0: none, the API alone
 	DeadAfter     time.Duration                     // silence after which a worker's jobs are taken over
@@ -85,6 +86,8 @@ type Server struct {
 	secrets *secrets.Store // nil while the store is closed
 
 	http     *http.Server
+	listener *bounded
+	keys     *keyPair // nil without TLS
 	stopWork context.CancelFunc
 	stopping chan struct{}
 	work     sync.WaitGroup
@@ -113,15 +116,8 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 
 func (s *Server) start(ctx context.Context, c Config) error {
 	// The address comes first: a port that is taken is the likeliest mistake.
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", c.Listen)
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	s.closeAll = append(s.closeAll, func() error { return ignoreClosed(listener.Close()) })
-	s.url = "http://" + reachable(listener.Addr())
-	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
-		c.Log.WarnContext(ctx, "listening beyond this machine without TLS; put a proxy that speaks TLS in front", "address", listener.Addr().String())
+	if err := s.openEdges(ctx, c); err != nil {
+		return err
 	}
 	stopTracing, err := observe.StartTracing(ctx, c.Version.Version)
 	if err != nil {
@@ -165,11 +161,7 @@ func (s *Server) start(ctx context.Context, c Config) error {
 	if p.reconciler != nil {
 		s.work.Go(func() { schedules(wctx, p.service, c.Log) })
 	}
-	s.work.Go(func() {
-		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			s.fail(fmt.Errorf("serve: %w", err))
-		}
-	})
+	s.serve(wctx, p.metrics)
 	c.Log.InfoContext(ctx, "started", "address", s.url, "database", string(d.Dialect()), "workers", c.Workers, "version", c.Version.Version)
 	return nil
 }
