@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -58,25 +57,14 @@ func adminSignsIn(ctx context.Context, tx db.Q, org string) (bool, error) {
 		return false, nil
 	}
 	people, err := gather(ctx, tx, "users", func(row scanner) ([]Subject, error) {
-		var id, email, groups string
-		if err := row.Scan(&id, &email, &groups); err != nil {
-			return nil, err
-		}
-		is := []Subject{{SubjectUser, id}, {SubjectUser, email}}
-		var names []string
-		if err := json.Unmarshal([]byte(groups), &names); err != nil {
-			return nil, fmt.Errorf("groups of %s: %w", id, err)
-		}
-		for _, g := range names {
-			is = append(is, Subject{SubjectGroup, g})
-		}
-		return is, nil
-	}, `SELECT id, lower(email), groups FROM users WHERE org_id = $1 AND NOT disabled`, org)
+		var disabled bool
+		return scanSubjects(row, &disabled)
+	}, `SELECT id, lower(email), groups, disabled FROM users WHERE org_id = $1 AND NOT disabled`, org)
 	if err != nil {
 		return false, err
 	}
 	for _, is := range people {
-		if slices.ContainsFunc(is, func(s Subject) bool { return s.ID != "" && holds[s] }) {
+		if slices.ContainsFunc(is, func(s Subject) bool { return holds[s] }) {
 			return true, nil
 		}
 	}

@@ -23,11 +23,11 @@ const (
 )
 
 // A Subject is who holds a role. ID is a token's ID; a user's ID, verified e-mail
-// address in lower case, or, for a machine, issuer#subject; or a group's name as
-// the issuer claims it.
+// address in lower case, or, for a machine, machine:issuer/subject; or a group's
+// name as the issuer claims it.
 type Subject struct {
 	Kind SubjectKind `json:"kind" enum:"token,user,group"`
-	ID   string      `json:"id" doc:"A token's ID or name; a user's ID or verified e-mail address, for a machine issuer#subject; a group as the issuer names it"`
+	ID   string      `json:"id" doc:"A token's ID or name; a user's ID or verified e-mail address, for a machine machine:issuer/subject; a group as the issuer names it"`
 }
 
 // An Assignment gives a role at a scope to a subject.

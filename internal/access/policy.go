@@ -85,6 +85,39 @@ var grants = map[Policy][]string{
 	AuditView:          {Admin, Editor, Viewer},
 }
 
+// descriptions say what each policy allows.
+var descriptions = map[Policy]string{
+	JobView:   "See jobs, their plans, events, receipts and schedules",
+	JobCreate: "Make jobs",
+	JobUpdate: "Change, submit and update jobs",
+	JobRetry:  "Retry failed jobs",
+	JobDelete: "Cancel jobs and tear down what they made",
+	VMOperate: "Attach and detach load balancers, pause and resume pools, keep schedules",
+
+	DatabaseView:     "See logical databases",
+	DatabaseCreate:   "Make logical databases",
+	DatabaseDelete:   "Delete logical databases",
+	ConnectionView:   "See connections, without their secrets",
+	ConnectionCreate: "Make connections and rotate their passwords",
+	ConnectionDelete: "Delete connections",
+	ConnectionReveal: "Read the secret behind a connection",
+
+	ComponentView:      "See the catalogue and what is installed",
+	ComponentInstall:   "Install, upgrade and roll back components",
+	ComponentUninstall: "Uninstall components",
+
+	SpaceView:          "See spaces and their namespaces",
+	SpaceManage:        "Register and forget spaces, make namespaces",
+	CloudAccountView:   "See cloud accounts, without their secrets",
+	CloudAccountManage: "Make, change, verify and delete cloud accounts",
+	RoleManage:         "Manage roles, assignments and teams",
+	TokenManage:        "Make, rotate and revoke API tokens",
+	AuditView:          "Read, verify and export the audit log",
+}
+
+// Describe says in words what a policy allows; "" for what is no policy.
+func Describe(p Policy) string { return descriptions[p] }
+
 // Policies lists every policy, sorted.
 func Policies() []Policy {
 	out := make([]Policy, 0, len(grants))

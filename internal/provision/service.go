@@ -33,6 +33,7 @@ type Config struct {
 	Pace       pipeline.Pace         // simulated clouds: how much faster than real time they run
 	Accounts   []string              // cloud accounts that a job may name; "default" if empty
 	Gates      job.Gates             // the feature gates that are on
+	SignIn     bool                  // people can sign in, so users and groups count among the admins
 	Log        *slog.Logger
 	Now        func() time.Time // nil: the wall clock; only for words, never for what is stored
 
