@@ -32,7 +32,7 @@ var privateDialect = func() *dialect {
 	d.absent = func(r *request) *Error { return notFoundARM(r.id) }
 	d.orphan = func(r *request, parent armID) *Error {
 		return refuseARM(http.StatusNotFound, "ParentResourceNotFound", "Failed to perform '%s' on resource(s) of type '%s', because the parent resource '%s' could not be found.",
-			lastOf(r.action()), strings.Join(r.id.Types, "/"), parent)
+			lastOf(actionOf(r.method, r.path)), strings.Join(r.id.Types, "/"), parent)
 	}
 	return &d
 }()

@@ -37,6 +37,8 @@ type request struct {
 	id   armID
 	tail string
 	vars map[string]string // of a route
+	// scopes are what the call's Actions are on, one each.
+	scopes []string
 	// placed: it comes from the control API, for what was there before.
 	placed bool
 	// nesting: the resource at hand is written as part of the one around it.
@@ -90,6 +92,7 @@ func (c *Cloud) ServeHTTP(rw http.ResponseWriter, hr *http.Request) {
 		r.Params = hr.Method + " " + hr.URL.Path
 	default:
 		serveIt = c.resolve(r)
+		r.Actions, r.scopes = c.permissionsFor(r)
 	}
 	var early *Error // the books want to know who called, even if that is why the call is refused
 	switch {
@@ -184,6 +187,11 @@ func (c *Cloud) admitted(r *request, serveIt func() (answer, error)) (answer, er
 	}
 	if e := c.authorize(r); e != nil {
 		return answer{}, e
+	}
+	if !strings.HasPrefix(r.path, vaultPrefix) {
+		if e := c.granted(r, r.scopes); e != nil {
+			return answer{}, e
+		}
 	}
 	if serveIt == nil {
 		return answer{}, c.unknown(r)

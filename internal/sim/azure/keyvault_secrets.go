@@ -137,7 +137,7 @@ func (c *Cloud) forbidden(call *vaultCall, action string) error {
 	}
 	if p.flag("enableRbacAuthorization") {
 		full := "Microsoft.KeyVault/vaults/secrets/" + action
-		if !c.permitted(call.who.ObjectID, call.vault.ID, full, true) {
+		if !c.permitted(call.who.ObjectID, call.vault.ID, full, true) && !c.limitedTo(call.who, full) {
 			return deny("ForbiddenByRbac", fmt.Sprintf("Caller is not authorized to perform action on resource.\r\nIf role assignments, deny assignments or role definitions were changed recently, please observe propagation time.\r\nCaller: appid=%s;oid=%s\r\nAction: '%s'\r\nResource: '%s'\r\nAssignment: (not found)\r\nDecisionReason: 'DeniedWithNoValidRBAC'", call.who.ID, call.who.ObjectID, full, call.vault.ID))
 		}
 		return nil
@@ -172,6 +172,7 @@ func (c *Cloud) serveSecret(call *vaultCall) (answer, error) {
 	if serve == nil || len(call.segs) == 0 || call.segs[0] != "secrets" && call.segs[0] != "deletedsecrets" {
 		return answer{}, refuse(http.StatusNotFound, "ResourceNotFound", "The resource %s was not found.", call.path)
 	}
+	call.Actions = []string{vaultType + "/secrets/" + actions[call.Operation]}
 	if err := c.forbidden(call, actions[call.Operation]); err != nil {
 		return answer{}, err
 	}

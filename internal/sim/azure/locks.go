@@ -92,7 +92,7 @@ func (c *Cloud) addPermissions() {
 				if g := r.vars["group"]; g != "" && c.find(groupID(r.subscription, g)) == nil {
 					return answer{}, groupNotFound(g)
 				}
-				return plain(map[string]any{"value": []any{map[string]any{"actions": []any{"*"}, "notActions": []any{}, "dataActions": []any{}, "notDataActions": []any{}}}}), nil
+				return plain(map[string]any{"value": []any{c.roleOf(r)}}), nil
 			}})
 	}
 }

@@ -233,27 +233,13 @@ func (c *Cloud) authorize(r *request) *Error {
 		return refuseARM(http.StatusNotFound, "SubscriptionNotFound", "The subscription '%s' could not be found.", sub)
 	}
 	if !c.owns(r.who, sub) {
-		return refuseARM(http.StatusForbidden, "AuthorizationFailed",
-			"The client '%s' with object id '%s' does not have authorization to perform action '%s' over scope '%s' or the scope is invalid. If access was recently granted, please refresh your credentials.",
-			r.who.ID, r.who.ObjectID, r.action(), r.path)
+		return c.unauthorized(r, actionOf(r.method, r.path))
 	}
 	return nil
 }
 
 func (c *Cloud) owns(who Client, subscription string) bool {
 	return slices.ContainsFunc(who.Subscriptions, func(s string) bool { return strings.EqualFold(s, subscription) })
-}
-
-// action is the name of what is asked for, as roles name it.
-func (r *request) action() string {
-	verb := map[string]string{http.MethodGet: "read", http.MethodHead: "read", http.MethodDelete: "delete", http.MethodPost: "action"}[r.method]
-	if verb == "" {
-		verb = "write"
-	}
-	if r.kind != nil {
-		return r.kind.typ + "/" + verb
-	}
-	return "Microsoft.Resources/subscriptions/" + verb
 }
 
 // A loginError is a refusal of the authority.
