@@ -34,16 +34,19 @@ var cloudRule = rule{
 // adds a package decides where it stands. The order is from the inside out.
 var rules = map[string]rule{
 	// The domain, and what knows nothing of ours.
-	"internal/job":       {},
-	"internal/cidr":      {may: "internal/job"},
-	"internal/bootstrap": {may: "internal/job"},
-	"internal/schedule":  {may: "internal/job"},
-	"internal/db":        {tests: "internal/pgtest"},
-	"internal/secrets":   {may: "internal/db internal/job", tests: "internal/pgtest"},
-	"internal/access":    {may: "internal/db internal/job internal/audit", tests: "internal/pgtest"},
-	"internal/audit":     {may: "internal/db internal/job", tests: "internal/pgtest"},
-	"internal/pipeline":  {may: "internal/job"},
-	"internal/ledger":    {may: "internal/audit internal/db internal/job internal/secrets", tests: "internal/pgtest"},
+	"internal/job":             {},
+	"internal/cidr":            {may: "internal/job"},
+	"internal/bootstrap":       {may: "internal/job"},
+	"internal/schedule":        {may: "internal/job"},
+	"internal/db":              {tests: "internal/pgtest"},
+	"internal/secrets":         {may: "internal/db internal/job", tests: "internal/pgtest"},
+	"internal/access":          {may: "internal/db internal/job internal/audit", tests: "internal/pgtest"},
+	"internal/accounts":        {may: "internal/db internal/job internal/cloud", tests: "internal/pgtest internal/secrets"},
+	"internal/access/oidc":     {may: "internal/access internal/audit internal/db internal/job", tests: "internal/access/oidctest internal/pgtest"},
+	"internal/access/oidctest": {},
+	"internal/audit":           {may: "internal/db internal/job", tests: "internal/pgtest"},
+	"internal/pipeline":        {may: "internal/job"},
+	"internal/ledger":          {may: "internal/audit internal/db internal/job internal/secrets", tests: "internal/pgtest"},
 
 	// The clouds: never each other, and never the ledger.
 	"internal/cloud":        {may: "internal/job internal/pipeline"},
@@ -72,7 +75,7 @@ var rules = map[string]rule{
 
 	// The use cases, and the ways to them.
 	"internal/provision": {
-		may: "internal/job internal/pipeline internal/ledger internal/db internal/access internal/audit " +
+		may: "internal/job internal/pipeline internal/ledger internal/db internal/access internal/accounts internal/audit " +
 			"internal/spaces/... internal/secrets internal/cloud internal/remediation internal/schedule internal/steps internal/bootstrap internal/components internal/kube",
 		tests: "internal/sim/... internal/cloud/... internal/reconciler internal/databases internal/pgtest",
 	},
@@ -86,7 +89,7 @@ var rules = map[string]rule{
 	"internal/cli":    {may: "internal/job internal/client"},
 	// server puts one process together out of all that it runs, but not the simulation.
 	"internal/server": {
-		may: "internal/job internal/pipeline internal/db internal/secrets internal/access internal/audit internal/ledger " +
+		may: "internal/job internal/pipeline internal/db internal/secrets internal/access/... internal/accounts internal/audit internal/ledger " +
 			"internal/cloud/... internal/components internal/databases internal/remediation internal/spaces/... internal/steps internal/reconciler internal/provision internal/observe internal/api",
 		tests: "internal/sim/... internal/client internal/pgtest",
 	},
@@ -125,7 +128,7 @@ var outside = map[string]string{
 	"mvdan.cc/sh/":              "internal/bootstrap internal/sim/...",
 	"k8s.io/":                   "internal/kube internal/components internal/sim/kube",
 	"helm.sh/":                  "internal/components",
-	"testing":                   "internal/pgtest internal/e2e",
+	"testing":                   "internal/pgtest internal/e2e internal/access/oidctest",
 }
 
 type listed struct {

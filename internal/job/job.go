@@ -54,6 +54,7 @@ const (
 type Job struct {
 	ID             string            `json:"id"`
 	OrgID          string            `json:"orgId"`
+	TeamID         string            `json:"teamId,omitempty"` // the team that it belongs to; "": the organisation alone
 	Kind           Kind              `json:"kind"`
 	ResourceType   ResourceType      `json:"resourceType"`
 	Provider       Provider          `json:"provider"`

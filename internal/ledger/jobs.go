@@ -39,13 +39,13 @@ func (l *Ledger) Insert(ctx context.Context, q db.Q, j *job.Job) error {
 	err = writable(q).QueryRow(ctx, `INSERT INTO provisioning_jobs
 		(id, org_id, kind, resource_type, provider, mode, name, cloud_account_id, region, labels, subject_type, subject_id,
 		 status, phase, run, vm_op, current_step, waiting_for, attempts, infra_config, outputs, error,
-		 spec, spec_revision, cancel_requested, created_by, created_at, updated_at, next_run_at)
+		 spec, spec_revision, cancel_requested, created_by, created_at, updated_at, next_run_at, team_id)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-		 $23, $24, $25, $26, `+l.now+`, `+l.now+`, CASE WHEN $27 THEN `+l.now+` END)
+		 $23, $24, $25, $26, `+l.now+`, `+l.now+`, CASE WHEN $27 THEN `+l.now+` END, $28)
 		ON CONFLICT DO NOTHING RETURNING created_at, updated_at, next_run_at`,
 		j.ID, j.OrgID, string(j.Kind), string(j.ResourceType), string(j.Provider), string(j.Mode), j.Name, j.CloudAccountID, j.Region, *labels,
 		j.SubjectType, j.SubjectID, string(j.Status), string(j.Phase), int64(j.Run), string(j.VMOp), j.CurrentStep, j.WaitingFor, int64(j.Attempts),
-		engine.infra, engine.outputs, engine.failure, specText(j), j.SpecRevision, j.Cancelling, j.CreatedBy, j.State().Active()).Scan(&created, &updated, &next)
+		engine.infra, engine.outputs, engine.failure, specText(j), j.SpecRevision, j.Cancelling, j.CreatedBy, j.State().Active(), j.TeamID).Scan(&created, &updated, &next)
 	if errors.Is(err, db.ErrNoRows) {
 		return l.whyRefused(ctx, writable(q), j)
 	}
@@ -175,8 +175,8 @@ const resolveLimit = "20"
 // Resolve finds the jobs that a person may mean: by ID, by name (live ones, or
 // else cancelled ones, newest first), or by the beginning of an ID, with or
 // without its prefix. More than one is for the person to tell apart; none is
-// ErrNotFound.
-func (l *Ledger) Resolve(ctx context.Context, org, ref string) ([]job.Job, error) {
+// ErrNotFound. Jobs that the caller may not see do not count.
+func (l *Ledger) Resolve(ctx context.Context, org string, see job.Visible, ref string) ([]job.Job, error) {
 	for _, try := range []struct {
 		where string
 		args  []any
@@ -189,7 +189,9 @@ func (l *Ledger) Resolve(ctx context.Context, org, ref string) ([]job.Job, error
 		if ref == "" {
 			break
 		}
-		jobs, err := l.selectJobs(ctx, `org_id = $1 AND `+try.where+` ORDER BY created_at DESC, id DESC LIMIT `+resolveLimit, append([]any{org}, try.args...)...)
+		c := conditions{where: []string{"org_id = $1", try.where}, args: append([]any{org}, try.args...)}
+		c.see(see)
+		jobs, err := l.selectJobs(ctx, c.String()+` ORDER BY created_at DESC, id DESC LIMIT `+resolveLimit, c.args...)
 		if err != nil || len(jobs) > 0 {
 			return jobs, err
 		}

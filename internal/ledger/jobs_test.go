@@ -52,11 +52,11 @@ func TestOrganisationsAreApart(t *testing.T) {
 			t.Errorf("Get: %v", err)
 		}
 		for _, ref := range []string{mine.ID, mine.Name, mine.ID[:20]} {
-			if _, err := e.Resolve(e.ctx, other, ref); !errors.Is(err, ledger.ErrNotFound) {
+			if _, err := e.Resolve(e.ctx, other, job.Everything, ref); !errors.Is(err, ledger.ErrNotFound) {
 				t.Errorf("Resolve %s: %v", ref, err)
 			}
 		}
-		if jobs, _, err := e.List(e.ctx, other, ledger.Filter{}); err != nil || len(jobs) != 0 {
+		if jobs, _, err := e.List(e.ctx, other, job.Everything, ledger.Filter{}); err != nil || len(jobs) != 0 {
 			t.Errorf("List: %d jobs, %v", len(jobs), err)
 		}
 		_, err := e.Change(e.ctx, nil, other, mine.ID, func(*job.Job, ledger.Standing) error { t.Error("fn was called"); return nil })
@@ -222,7 +222,7 @@ func TestResolve(t *testing.T) {
 			{live.ID[:8], []string{old.ID, cluster.ID, live.ID, gone.ID}},
 			{"we", nil}, {"", nil}, {"%", nil}, {"job_~", nil},
 		} {
-			jobs, err := e.Resolve(e.ctx, org, tc.ref)
+			jobs, err := e.Resolve(e.ctx, org, job.Everything, tc.ref)
 			var got []string
 			for _, j := range jobs {
 				got = append(got, j.ID)
@@ -270,7 +270,7 @@ func TestListFilters(t *testing.T) {
 			if e.d.Dialect() == db.SQLite && (name == "from" || name == "to") && (a.CreatedAt.Equal(b.CreatedAt) || b.CreatedAt.Equal(c.CreatedAt)) {
 				e.sql(t, `UPDATE provisioning_jobs SET created_at = created_at - 1000 WHERE id = $1`, a.ID)
 			}
-			jobs, next, err := e.List(e.ctx, org, tc.f)
+			jobs, next, err := e.List(e.ctx, org, job.Everything, tc.f)
 			if err != nil || next != "" {
 				t.Errorf("%s: next %q, %v", name, next, err)
 			}
@@ -310,7 +310,7 @@ func TestCursorsAreStable(t *testing.T) {
 				var got []job.Job
 				f := ledger.Filter{Sort: sort, Order: order, Limit: 5}
 				for page := 0; ; page++ {
-					jobs, next, err := e.List(e.ctx, owner, f)
+					jobs, next, err := e.List(e.ctx, owner, job.Everything, f)
 					must(t, err)
 					got = append(got, jobs...)
 					if f.Cursor = next; next == "" {
@@ -340,15 +340,15 @@ func TestCursorsAreStable(t *testing.T) {
 			}
 		}
 		for _, bad := range []string{"x", "e30", "!"} {
-			if _, _, err := e.List(e.ctx, org, ledger.Filter{Cursor: bad}); !errors.Is(err, ledger.ErrBadCursor) {
+			if _, _, err := e.List(e.ctx, org, job.Everything, ledger.Filter{Cursor: bad}); !errors.Is(err, ledger.ErrBadCursor) {
 				t.Errorf("cursor %q: %v", bad, err)
 			}
 		}
 		e.insert(t)
 		e.insert(t)
-		_, next, err := e.List(e.ctx, org, ledger.Filter{Limit: 1})
+		_, next, err := e.List(e.ctx, org, job.Everything, ledger.Filter{Limit: 1})
 		must(t, err)
-		if _, _, err := e.List(e.ctx, org, ledger.Filter{Limit: 1, Cursor: next, Sort: ledger.SortName}); !errors.Is(err, ledger.ErrBadCursor) {
+		if _, _, err := e.List(e.ctx, org, job.Everything, ledger.Filter{Limit: 1, Cursor: next, Sort: ledger.SortName}); !errors.Is(err, ledger.ErrBadCursor) {
 			t.Errorf("cursor of another sorting: %v", err)
 		}
 	})
@@ -457,11 +457,11 @@ func TestHostileText(t *testing.T) {
 			if _, err := e.Get(e.ctx, org, text); !errors.Is(err, ledger.ErrNotFound) {
 				t.Errorf("Get %q: %v", text, err)
 			}
-			if _, err := e.Resolve(e.ctx, org, text); !errors.Is(err, ledger.ErrNotFound) {
+			if _, err := e.Resolve(e.ctx, org, job.Everything, text); !errors.Is(err, ledger.ErrNotFound) {
 				t.Errorf("Resolve %q: %v", text, err)
 			}
 			f := ledger.Filter{Name: text, Subject: text, Labels: map[string]string{text: text}}
-			if jobs, _, err := e.List(e.ctx, org, f); err != nil || len(jobs) != 0 {
+			if jobs, _, err := e.List(e.ctx, org, job.Everything, f); err != nil || len(jobs) != 0 {
 				t.Errorf("List by %q: %d jobs, %v", text, len(jobs), err)
 			}
 			if _, err := e.IdempotencyPut(e.ctx, e.d, org, strings.Repeat(text, 500), "h", "job"); err != nil {

@@ -155,7 +155,7 @@ func (l *Ledger) inTx(ctx context.Context, q db.Q, fn func(ctx context.Context, 
 }
 
 // jobColumns is what scanJob reads, in its order.
-const jobColumns = `id, org_id, kind, resource_type, provider, mode, name, cloud_account_id, region, labels, subject_type, subject_id,
+const jobColumns = `id, org_id, team_id, kind, resource_type, provider, mode, name, cloud_account_id, region, labels, subject_type, subject_id,
 	status, phase, run, vm_op, current_step, waiting_for, next_run_at, attempts, cancel_requested,
 	spec, infra_config, outputs, error, created_by, created_at, updated_at, version, spec_revision, observed_at`
 
@@ -174,7 +174,7 @@ func scanJob(row db.Row, more ...any) (*job.Job, error) {
 		cancelling                   bool
 		subjectType, subjectID, name string
 	)
-	dest := []any{&j.ID, &j.OrgID, &kind, &rtype, &provider, &mode, &name, &j.CloudAccountID, &j.Region, &labels, &subjectType, &subjectID,
+	dest := []any{&j.ID, &j.OrgID, &j.TeamID, &kind, &rtype, &provider, &mode, &name, &j.CloudAccountID, &j.Region, &labels, &subjectType, &subjectID,
 		&status, &phase, &run, &vmOp, &j.CurrentStep, &j.WaitingFor, &nextRun, &attempts, &cancelling,
 		&spec, &infra, &outputs, &failure, &j.CreatedBy, &createdAt, &updatedAt, &version, &specRevision, &observed}
 	if err := row.Scan(append(dest, more...)...); err != nil {

@@ -93,9 +93,35 @@ func (c *conditions) add(cond string, values ...any) {
 
 func (c *conditions) String() string { return strings.Join(c.where, " AND ") }
 
-// List returns a page of an organisation's jobs. next is the Cursor of the page
-// after it, empty if there is none.
-func (l *Ledger) List(ctx context.Context, org string, f Filter) (jobs []job.Job, next string, err error) {
+// see leaves the jobs that a caller may see.
+func (c *conditions) see(v job.Visible) {
+	if v.All {
+		return
+	}
+	var either []string
+	var values []any
+	for _, by := range []struct {
+		column string
+		ids    []string
+	}{{"team_id", v.Teams}, {"id", v.IDs}} {
+		ids := slices.DeleteFunc(slices.Clone(by.ids), func(id string) bool { return id == "" })
+		if len(ids) == 0 {
+			continue
+		}
+		either = append(either, by.column+" IN ("+strings.TrimSuffix(strings.Repeat("?, ", len(ids)), ", ")+")")
+		for _, id := range ids {
+			values = append(values, id)
+		}
+	}
+	if len(either) == 0 {
+		either = []string{"1 = 0"}
+	}
+	c.add("("+strings.Join(either, " OR ")+")", values...)
+}
+
+// List returns a page of those of an organisation's jobs that the caller may see.
+// next is the Cursor of the page after it, empty if there is none.
+func (l *Ledger) List(ctx context.Context, org string, see job.Visible, f Filter) (jobs []job.Job, next string, err error) {
 	if f.Sort == "" {
 		f.Sort = SortCreated
 	}
@@ -114,6 +140,7 @@ func (l *Ledger) List(ctx context.Context, org string, f Filter) (jobs []job.Job
 		return nil, "", fmt.Errorf("jobs: cannot sort by %q %q", f.Sort, f.Order)
 	}
 	c := f.conditions(org)
+	c.see(see)
 	if f.Cursor != "" {
 		cur, err := decodeCursor(f.Cursor)
 		if err != nil {

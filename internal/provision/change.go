@@ -27,7 +27,7 @@ func (s *Service) change(ctx context.Context, policy access.Policy, ref string, 
 		return nil, s.refused(ctx, policy, ref, err)
 	}
 	// Looked up before the transaction, which holds one connection as it is.
-	found, err := s.find(ctx, caller.OrgID, ref, false)
+	found, err := s.find(ctx, caller, policy, ref, false)
 	if err != nil {
 		return nil, s.refused(ctx, policy, ref, err)
 	}
@@ -101,6 +101,9 @@ func (s *Service) Patch(ctx context.Context, ref string, r PatchRequest, match M
 	if r.edits() && r.VMOp == nil && r.ComponentOp == nil {
 		if past, err = s.history(ctx, policy, ref); err != nil {
 			return nil, nil, err
+		}
+		if err := s.movedDraft(ctx, past.job, &r); err != nil {
+			return nil, nil, s.refused(ctx, policy, past.job.ID, err)
 		}
 	}
 	j, err := s.change(ctx, policy, ref, match, func(j *job.Job, _ ledger.Standing) (string, map[string]any, error) {

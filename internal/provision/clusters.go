@@ -24,12 +24,17 @@ var groupRE = regexp.MustCompile(`^[A-Za-z0-9_().-]{0,89}[A-Za-z0-9_()-]$`)
 // clusterAt is a job that stands for a cluster which no job of ours needs to have
 // made: it opens the account that the cluster is in. at is the path of the
 // cluster's fields; what is wrong besides is refused together with them.
-func (s *Service) clusterAt(org string, p job.Provider, account string, ref job.ClusterRef, at string, fields ...job.FieldError) (*job.Job, error) {
+func (s *Service) clusterAt(ctx context.Context, org, team string, p job.Provider, account string, ref job.ClusterRef, at string, fields ...job.FieldError) (*job.Job, error) {
 	if !slices.Contains([]job.Provider{job.AWS, job.GCP, job.Azure}, p) {
 		fields = append(fields, job.FieldError{Field: "provider", Message: fmt.Sprintf("%.40q is not a cloud that this version knows", string(p)), Fix: "use aws, gcp or azure"})
 	}
-	if !slices.Contains(s.Accounts, account) {
-		fields = append(fields, job.FieldError{Field: "cloudAccountId", Message: fmt.Sprintf("%.60q is not a cloud account here", account), Fix: "use " + s.Accounts[0]})
+	a, err := s.accountFor(ctx, org, team, account, p)
+	var unfit *Refusal
+	switch {
+	case errors.As(err, &unfit):
+		fields = append(fields, unfit.Fields...)
+	case err != nil:
+		return nil, err
 	}
 	for _, f := range []struct{ name, value string }{{"region", ref.Region}, {"cluster", ref.Name}} {
 		if !refRE.MatchString(f.value) {
@@ -46,7 +51,7 @@ func (s *Service) clusterAt(org string, p job.Provider, account string, ref job.
 	if len(fields) > 0 {
 		return nil, invalid(fields...)
 	}
-	j := &job.Job{OrgID: org, Kind: job.Provisioning, ResourceType: job.Cluster, Mode: job.ModeAdopt, Provider: p, CloudAccountID: account, Region: ref.Region, Name: ref.Name}
+	j := &job.Job{OrgID: org, Kind: job.Provisioning, ResourceType: job.Cluster, Mode: job.ModeAdopt, Provider: p, CloudAccountID: a.ID, Region: ref.Region, Name: ref.Name}
 	j.Config.InfraConfig.Cluster.Name, j.Config.InfraConfig.ResourceGroup = ref.Name, ref.ResourceGroup
 	return j, nil
 }
@@ -83,15 +88,24 @@ func noCluster(j *job.Job, cause error) error {
 }
 
 // spaceClient is a client of a space's cluster.
-func (s *Service) spaceClient(ctx context.Context, org, ref string) (kube.Interface, *configv1.Space, error) {
-	got, err := s.space(ctx, org, ref)
+func (s *Service) spaceClient(ctx context.Context, p access.Principal, policy access.Policy, ref string) (kube.Interface, *configv1.Space, error) {
+	got, err := s.overSpace(ctx, p, policy, ref)
 	if err != nil {
 		return nil, nil, err
 	}
 	if got.GetSpaceType() != job.SpaceKubernetes {
 		return nil, got, refuse(WrongState, "Ask for a space of type kubernetes.", "the space %s is of type %s and has no namespaces", got.GetName(), got.GetSpaceType())
 	}
-	j, err := s.clusterAt(org, job.Provider(got.GetProvider()), accountOf(got),
+	team, err := s.teamOfSpace(ctx, p.OrgID, got)
+	if err != nil {
+		return nil, got, err
+	}
+	if policy != access.SpaceView {
+		if err := s.writable(ctx, p.OrgID, team, got); err != nil {
+			return nil, got, err
+		}
+	}
+	j, err := s.clusterAt(ctx, p.OrgID, team, job.Provider(got.GetProvider()), accountOf(got),
 		job.ClusterRef{Region: got.GetRegion(), Name: got.GetConfig()["cluster"], ResourceGroup: got.GetConfig()["resourceGroup"]}, "config.")
 	if err != nil {
 		return nil, got, err
@@ -110,9 +124,9 @@ func (s *Service) Namespaces(ctx context.Context, ref string) ([]kube.Namespace,
 	if err != nil {
 		return nil, err
 	}
-	client, _, err := s.spaceClient(pipeline.WithGate(ctx, pipeline.ReadOnly), p.OrgID, ref)
+	client, _, err := s.spaceClient(pipeline.WithGate(ctx, pipeline.ReadOnly), p, access.SpaceView, ref)
 	if err != nil {
-		return nil, err
+		return nil, refusalOf(err)
 	}
 	all, err := kube.Namespaces(ctx, client)
 	if err != nil {
@@ -137,7 +151,7 @@ func (s *Service) CreateNamespace(ctx context.Context, ref string, r NamespaceRe
 		return nil, s.refused(ctx, access.SpaceManage, ref, invalid(job.FieldError{Field: "name", Message: fmt.Sprintf("%.60q is not a namespace that can be made", r.Name), Fix: "use 1 to 63 of a-z, 0-9 and hyphen, starting with a letter; kube- is the cluster's own"}))
 	}
 	open := pipeline.WithGate(ctx, func(context.Context, pipeline.Call) error { return nil })
-	client, got, err := s.spaceClient(open, p.OrgID, ref)
+	client, got, err := s.spaceClient(open, p, access.SpaceManage, ref)
 	if err != nil {
 		return nil, s.refused(ctx, access.SpaceManage, ref, err)
 	}
@@ -177,7 +191,11 @@ func (s *Service) ClusterAccess(ctx context.Context, account, region, name strin
 			return invalid(job.FieldError{Field: "level", Message: fmt.Sprintf("%.40q is not a level", string(r.Level)), Fix: "use admin, edit or view"})
 		}
 		ref := job.ClusterRef{Region: region, Name: name, ResourceGroup: r.ResourceGroup}
-		j, err := s.clusterAt(p.OrgID, r.Provider, account, ref, "")
+		a, err := s.accountOver(ctx, p, policy, account)
+		if err != nil {
+			return err
+		}
+		j, err := s.clusterAt(ctx, p.OrgID, a.TeamID, r.Provider, a.ID, ref, "")
 		if err != nil {
 			return err
 		}

@@ -106,27 +106,30 @@ func installFields(err error) error {
 }
 
 // bindSpace fills in of a component job's request what its space says: cloud,
-// account, region, and a name if there is none. infra names the cluster.
-func (s *Service) bindSpace(ctx context.Context, r *CreateRequest) (infra job.InfraConfig, err error) {
+// account, region, team, and a name if there is none.
+func (s *Service) bindSpace(ctx context.Context, r *CreateRequest) (to bound, err error) {
 	p, err := access.Require(ctx, access.ComponentInstall)
 	if err != nil {
-		return infra, err
+		return to, err
 	}
 	var spec job.ComponentJobSpec
 	if len(r.Config.Spec) > 0 {
 		if fields := decodeSpec(r.Config.Spec, &spec); len(fields) > 0 {
-			return infra, invalid(fields...)
+			return to, invalid(fields...)
 		}
 	}
 	if spec.SpaceID == "" {
-		return infra, invalid(job.FieldError{Field: "config.spec.spaceId", Message: "is missing", Fix: "name a space of type kubernetes: GET /spaces"})
+		return to, invalid(job.FieldError{Field: "config.spec.spaceId", Message: "is missing", Fix: "name a space of type kubernetes: GET /spaces"})
 	}
-	space, err := s.installable(ctx, p.OrgID, spec.SpaceID)
+	space, err := s.installable(ctx, p, spec.SpaceID)
 	if err != nil {
-		return infra, err
+		return to, err
+	}
+	if _, err := s.overSpace(ctx, p, access.ComponentInstall, space.GetId()); err != nil {
+		return to, err
 	}
 	if err := agrees(r, space); err != nil {
-		return infra, err
+		return to, err
 	}
 	r.Provider, r.Region, r.CloudAccountID = job.Provider(space.GetProvider()), space.GetRegion(), accountOf(space)
 	if r.Name == "" {
@@ -134,16 +137,21 @@ func (s *Service) bindSpace(ctx context.Context, r *CreateRequest) (infra job.In
 	}
 	spec.SpaceID = space.GetId()
 	if r.Config.Spec, err = canonical(spec); err != nil {
-		return infra, fmt.Errorf("spec of %s: %w", r.Name, err)
+		return to, fmt.Errorf("spec of %s: %w", r.Name, err)
 	}
+	to.bySpace = true
+	if to.team, err = s.teamOfSpace(ctx, p.OrgID, space); err != nil {
+		return to, err
+	}
+	infra := &to.infra
 	infra.Cluster.Name, infra.ResourceGroup, infra.SpaceID = space.GetConfig()["cluster"], space.GetConfig()["resourceGroup"], space.GetId()
-	return infra, s.bindCluster(ctx, p.OrgID, space, &infra)
+	return to, s.bindCluster(ctx, p.OrgID, space, infra)
 }
 
 // installable finds the space that a component is to be installed onto.
-func (s *Service) installable(ctx context.Context, org, ref string) (*configv1.Space, error) {
+func (s *Service) installable(ctx context.Context, p access.Principal, ref string) (*configv1.Space, error) {
 	const field = "config.spec.spaceId"
-	space, err := s.space(ctx, org, ref, job.SpaceKubernetes)
+	space, err := s.space(ctx, p, ref, job.SpaceKubernetes)
 	var r *Refusal
 	if errors.As(err, &r) && (r.Kind == NotFound || r.Kind == Ambiguous) {
 		r.Fields = []job.FieldError{{Field: field, Message: r.Message, Fix: "use the ID of one from GET /spaces"}}

@@ -96,7 +96,8 @@ func (s *Service) CreateConnection(ctx context.Context, ref, database string, r 
 	if err != nil {
 		return nil, false, err
 	}
-	row, err := s.newConnection(ctx, j, database, r)
+	caller, _ := access.From(ctx) // known: the job was found for it
+	row, err := s.newConnection(ctx, caller, j, database, r)
 	if err == nil {
 		err = s.reachable(ctx, j)
 	}
@@ -131,7 +132,7 @@ func (s *Service) CreateConnection(ctx context.Context, ref, database string, r 
 }
 
 // newConnection checks a request and makes the row that it asks for.
-func (s *Service) newConnection(ctx context.Context, j *job.Job, database string, r ConnectionRequest) (job.Connection, error) {
+func (s *Service) newConnection(ctx context.Context, caller access.Principal, j *job.Job, database string, r ConnectionRequest) (job.Connection, error) {
 	if err := takesLogical(j, "no user is made in it", false); err != nil {
 		return job.Connection{}, err
 	}
@@ -173,7 +174,7 @@ func (s *Service) newConnection(ctx context.Context, j *job.Job, database string
 		return c, nil
 	}
 	c.SecretName, c.Namespace = cmp.Or(c.SecretName, secretName(c.Service, j.Name)), cmp.Or(c.Namespace, "default")
-	space, err := s.installable(ctx, j.OrgID, r.SpaceID)
+	space, err := s.installable(ctx, caller, r.SpaceID)
 	var refused *Refusal
 	if errors.As(err, &refused) {
 		for i := range refused.Fields {

@@ -60,6 +60,9 @@ func (s *Service) create(ctx context.Context, policy access.Policy, r CreateRequ
 	if v != nil || err != nil {
 		return v, false, err
 	}
+	if err := s.place(ctx, policy, &r, to); err != nil {
+		return nil, false, s.refused(ctx, policy, "", err)
+	}
 	var j *job.Job
 	var before, org string
 	err = s.mutate(ctx, policy, "", func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
@@ -82,14 +85,14 @@ func (s *Service) create(ctx context.Context, policy access.Policy, r CreateRequ
 			}
 			if rec.JobID != j.ID {
 				before = rec.JobID
-				return audit.Entry{}, replay(rec, digest)
+				return audit.Entry{}, s.replay(ctx, p, rec, digest)
 			}
 		}
 		return s.insert(ctx, tx, j, r.Submit)
 	})
 	switch {
 	case errors.Is(err, errReplayed):
-		if j, err = s.Ledger.Get(ctx, org, before); err != nil {
+		if j, err = s.Ledger.Get(ctx, org, before); err != nil { // seen before, by replay
 			return nil, false, err
 		}
 		v, err = s.view(ctx, j)
@@ -115,7 +118,7 @@ func (s *Service) bindRequest(ctx context.Context, policy access.Policy, r *Crea
 	if r.Kind == job.Remediation {
 		to, err = s.bindSubject(ctx, r)
 	} else {
-		to.infra, err = s.bindSpace(ctx, r)
+		to, err = s.bindSpace(ctx, r)
 	}
 	if err != nil {
 		err = s.refused(ctx, policy, "", err)
@@ -141,15 +144,35 @@ func (s *Service) replayed(ctx context.Context, policy access.Policy, key, diges
 	if err != nil {
 		return nil, err
 	}
+	if !p.Over(access.JobView, policy).Covers(j.TeamID, j.ID) {
+		return nil, keyTaken("")
+	}
 	return s.view(ctx, j)
 }
 
-func replay(rec *ledger.IdempotencyRecord, digest string) error {
-	if rec.BodyHash == digest {
+// replay says what a request is told whose key another one has used.
+func (s *Service) replay(ctx context.Context, p access.Principal, rec *ledger.IdempotencyRecord, digest string) error {
+	j, err := s.Ledger.Get(ctx, p.OrgID, rec.JobID)
+	switch {
+	case err != nil:
+		return err
+	case !p.Over(access.JobView).Covers(j.TeamID, j.ID):
+		return keyTaken("")
+	case rec.BodyHash == digest:
 		return errReplayed
 	}
-	return &Refusal{Kind: KeyReused, Job: rec.JobID,
-		Message: fmt.Sprintf("the idempotency key stands for another request, which made job %s", rec.JobID),
+	return keyTaken(j.ID)
+}
+
+// keyTaken is an idempotency key that stands for another request; id is the job
+// that this one made, where the caller may see it.
+func keyTaken(id string) error {
+	made := ""
+	if id != "" {
+		made = ", which made job " + id
+	}
+	return &Refusal{Kind: KeyReused, Job: id,
+		Message: "the idempotency key stands for another request" + made,
 		Hint:    "Use a new key for a new request. To have the same job again, send the same body.",
 		Fields:  []job.FieldError{{Field: "Idempotency-Key", Message: "was used with another body", Fix: "use a new key"}}}
 }

@@ -155,7 +155,7 @@ func (s *Service) datastore(ctx context.Context, policy access.Policy, ref strin
 	if err != nil {
 		return nil, s.refused(ctx, policy, ref, err)
 	}
-	j, err := s.find(ctx, p.OrgID, ref, look)
+	j, err := s.find(ctx, p, policy, ref, look)
 	if err == nil && j.ResourceType != job.Datastore && j.ResourceType != job.Cache {
 		err = invalid(job.FieldError{Field: "jobID", Message: fmt.Sprintf("%s is a %s job, and databases and connections belong to datastores and caches", j.Name, j.ResourceType), Fix: "name a datastore or cache job"})
 	}

@@ -229,6 +229,7 @@ func changedFields(a, b *job.Job) []string {
 // A history is what a job's steps did and made, as of one version of it.
 type history struct {
 	version int64
+	job     *job.Job // as it was then
 	rows    []job.StepState
 	objects []job.Object
 }
@@ -239,11 +240,11 @@ func (s *Service) history(ctx context.Context, policy access.Policy, ref string)
 	if err != nil {
 		return nil, s.refused(ctx, policy, ref, err)
 	}
-	j, err := s.find(ctx, p.OrgID, ref, false)
+	j, err := s.find(ctx, p, policy, ref, false)
 	if err != nil {
 		return nil, s.refused(ctx, policy, ref, err)
 	}
-	h := &history{version: j.Version}
+	h := &history{version: j.Version, job: j}
 	if h.rows, err = s.Ledger.Steps(ctx, p.OrgID, j.ID); err != nil {
 		return nil, err
 	}

@@ -66,24 +66,26 @@ func (s *Service) PlanRequest(ctx context.Context, r CreateRequest) (*PlanView, 
 	if err != nil {
 		return nil, refusalOf(err)
 	}
-	var infra job.InfraConfig
+	var to bound
 	if r.Kind == job.Remediation {
-		to, err := s.bindSubject(ctx, &r)
-		if err != nil {
+		if to, err = s.bindSubject(ctx, &r); err != nil {
 			return nil, refusalOf(err)
 		}
 		return s.planRemediation(ctx, r, to, p)
 	}
 	if r.ResourceType == job.Component {
-		if infra, err = s.bindSpace(ctx, &r); err != nil {
+		if to, err = s.bindSpace(ctx, &r); err != nil {
 			return nil, refusalOf(err)
 		}
+	}
+	if err := s.place(ctx, access.JobCreate, &r, to); err != nil {
+		return nil, refusalOf(err)
 	}
 	j, err := s.newJob(r)
 	if err != nil {
 		return nil, refusalOf(err)
 	}
-	j.Config.InfraConfig = infra
+	j.Config.InfraConfig = to.infra
 	// Names hang on the ID: these are of the shape that the job's own will have.
 	j.ID, j.OrgID, j.CreatedBy = job.NewID("job"), p.OrgID, p.Actor
 	v, err := s.plan(ctx, j, nil)

@@ -38,6 +38,8 @@ func protectedName(field, name string) error {
 type bound struct {
 	subject *job.Job
 	infra   job.InfraConfig
+	bySpace bool   // it is a component job's
+	team    string // then: the space's
 }
 
 // bindSubject fills in of a remediation job's request what its subject says:
@@ -67,7 +69,7 @@ func (s *Service) bindSubject(ctx context.Context, r *CreateRequest) (bound, err
 	if spec.JobID == "" {
 		return b, invalid(job.FieldError{Field: "config.spec.jobId", Message: "is missing", Fix: "name the VM or cluster job that has the pool"})
 	}
-	if b.subject, err = s.subjectOf(ctx, p.OrgID, r.ResourceType, spec.JobID); err != nil {
+	if b.subject, err = s.subjectOf(ctx, p, access.VMOperate, r.ResourceType, spec.JobID); err != nil {
 		return b, err
 	}
 	if err := s.actable(b.subject, spec); err != nil {
@@ -92,7 +94,7 @@ func (s *Service) bindSubject(ctx context.Context, r *CreateRequest) (bound, err
 
 // subjectOf finds the job that a remediation job is to act on. A name may be that
 // of jobs of several families: those of VMs and clusters are meant.
-func (s *Service) subjectOf(ctx context.Context, org string, rt job.ResourceType, ref string) (*job.Job, error) {
+func (s *Service) subjectOf(ctx context.Context, p access.Principal, policy access.Policy, rt job.ResourceType, ref string) (*job.Job, error) {
 	const field = "config.spec.jobId"
 	missing := func(message string) error {
 		return &Refusal{Kind: NotFound, Message: message, Hint: "GET /provisioning-jobs lists what there is.", Fields: []job.FieldError{{Field: field, Message: message, Fix: "use the ID or the name of a VM or cluster job"}}}
@@ -100,7 +102,7 @@ func (s *Service) subjectOf(ctx context.Context, org string, rt job.ResourceType
 	if !refRE.MatchString(ref) {
 		return nil, cmp.Or(protectedName(field, ref), missing("there is no such job in your organisation"))
 	}
-	jobs, err := s.Ledger.Resolve(ctx, org, ref)
+	jobs, err := s.Ledger.Resolve(ctx, p.OrgID, p.Over(access.JobView, policy), ref)
 	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
 		return nil, err
 	}
@@ -116,7 +118,7 @@ func (s *Service) subjectOf(ctx context.Context, org string, rt job.ResourceType
 		if err := protectedName(field, fit[0].Name); err != nil {
 			return nil, err
 		}
-		return &fit[0], nil
+		return &fit[0], overJob(p, policy, &fit[0])
 	case len(fit) > 1:
 		var ids []string
 		for _, j := range fit {
@@ -253,7 +255,7 @@ func (s *Service) planRemediation(ctx context.Context, r CreateRequest, to bound
 		return nil, refusalOf(err)
 	}
 	j.Config.InfraConfig = to.infra
-	j.ID, j.OrgID, j.CreatedBy = job.NewID("job"), p.OrgID, p.Actor
+	j.ID, j.OrgID, j.TeamID, j.CreatedBy = job.NewID("job"), p.OrgID, to.subject.TeamID, p.Actor
 	j.SubjectType, j.SubjectID = to.subject.SubjectType, to.subject.SubjectID
 	v, err := s.plan(ctx, j, nil)
 	if err != nil {
@@ -269,8 +271,7 @@ func operates(ctx context.Context, j *job.Job) error {
 	if j.Kind != job.Remediation {
 		return nil
 	}
-	_, err := access.Require(ctx, access.VMOperate)
-	return err
+	return requireOver(ctx, access.VMOperate, j)
 }
 
 // remediationVerdict says what a finished remediation job has done.

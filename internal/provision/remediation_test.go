@@ -137,7 +137,7 @@ func TestRemediationOfDatabasesRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	jobs, _, err := o.Ledger.List(o.ctx, officeOrg, ledger.Filter{Kind: job.Remediation})
+	jobs, _, err := o.Ledger.List(o.ctx, officeOrg, job.Everything, ledger.Filter{Kind: job.Remediation})
 	if err != nil || len(jobs) > 0 {
 		t.Errorf("%d jobs were made (%v)", len(jobs), err)
 	}
@@ -275,7 +275,7 @@ func (o *office) last(t *testing.T, id string) job.ScheduleRun {
 
 func (o *office) remediations(t *testing.T) []job.Job {
 	t.Helper()
-	jobs, _, err := o.Ledger.List(o.ctx, officeOrg, ledger.Filter{Kind: job.Remediation})
+	jobs, _, err := o.Ledger.List(o.ctx, officeOrg, job.Everything, ledger.Filter{Kind: job.Remediation})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func (s *Service) removal(ctx context.Context, ref string) (removal, error) {
 	if !known {
 		return out, nil // refused where the policy is asked for
 	}
-	j, err := s.find(ctx, p.OrgID, ref, false)
+	j, err := s.resolve(ctx, p, access.JobDelete, ref, false)
 	var r *Refusal
 	switch {
 	case errors.As(refusalOf(err), &r):
@@ -45,11 +45,13 @@ func (s *Service) removal(ctx context.Context, ref string) (removal, error) {
 	if out.along, err = s.componentsOf(ctx, j); err != nil || len(out.along) == 0 {
 		return out, err
 	}
-	if _, err := access.Require(ctx, access.JobDelete); err != nil {
+	if err := requireOver(ctx, access.JobDelete, j); err != nil {
 		return out, nil //nolint:nilerr // refused where the policy is asked for
 	}
-	if _, err := access.Require(ctx, access.ComponentUninstall); err != nil {
-		return out, s.refused(ctx, access.ComponentUninstall, j.ID, err)
+	for i := range out.along {
+		if err := requireOver(ctx, access.ComponentUninstall, &out.along[i]); err != nil {
+			return out, s.refused(ctx, access.ComponentUninstall, j.ID, err)
+		}
 	}
 	if !j.Owns() && !j.State().Terminal() {
 		return out, s.refused(ctx, out.policy, j.ID, refuse(WrongState, "Delete these jobs first: they uninstall what they installed.",
@@ -82,7 +84,7 @@ func (s *Service) componentJobs(ctx context.Context, org string, wanted func(*jo
 	var out []job.Job
 	f := ledger.Filter{ResourceType: job.Component, Limit: 200}
 	for {
-		page, next, err := s.Ledger.List(ctx, org, f)
+		page, next, err := s.Ledger.List(ctx, org, job.Everything, f)
 		if err != nil {
 			return nil, err
 		}

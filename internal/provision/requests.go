@@ -21,7 +21,8 @@ type CreateRequest struct {
 	Provider       job.Provider      `json:"provider" enum:"aws,gcp,azure" doc:"The cloud"`
 	Mode           job.Mode          `json:"mode,omitempty" enum:"create,create_in_existing,adopt" doc:"create (default): everything is made, and all of it is deleted again; create_in_existing: inside a network that you name; adopt: nothing is made"`
 	Name           string            `json:"name" doc:"1 to 63 of a-z, 0-9 and hyphen; unique per resource type among live jobs"`
-	CloudAccountID string            `json:"cloudAccountId,omitempty" doc:"default, if left out"`
+	Team           string            `json:"team,omitempty" doc:"The team that the job belongs to, by its name or its ID; the organisation alone, or your only team, if left out. A component job belongs to its space's team, a remediation job to its subject's"`
+	CloudAccountID string            `json:"cloudAccountId,omitempty" doc:"By its ID or its name; default, if left out"`
 	Region         string            `json:"region" doc:"The cloud's own name, such as us-east-1"`
 	Labels         map[string]string `json:"labels,omitempty" doc:"Become tags or labels of everything that the job makes"`
 	Config         ConfigRequest     `json:"config,omitempty" doc:"What is asked for"`
@@ -89,7 +90,7 @@ func (p PatchRequest) edits() bool {
 // that the user left out as it stands by default.
 func (s *Service) newJob(r CreateRequest) (*job.Job, error) {
 	j := &job.Job{
-		Kind: r.Kind, ResourceType: r.ResourceType, Provider: r.Provider, Mode: r.Mode, Name: r.Name,
+		TeamID: r.Team, Kind: r.Kind, ResourceType: r.ResourceType, Provider: r.Provider, Mode: r.Mode, Name: r.Name,
 		CloudAccountID: cmp.Or(r.CloudAccountID, "default"), Region: r.Region, Labels: r.Labels,
 		Status: job.Draft, Phase: job.PhaseProvision, Run: 1,
 		Config: job.Config{Spec: r.Config.Spec},
@@ -124,9 +125,6 @@ func (s *Service) check(j *job.Job) error {
 	// Found here with the whole path of each, and all of them at once.
 	fields := readSpecOf(j.Kind, j.ResourceType, j.Config.Spec)
 	misread := len(fields) > 0
-	if !slices.Contains(s.Accounts, j.CloudAccountID) {
-		fields = append(fields, job.FieldError{Field: "cloudAccountId", Message: fmt.Sprintf("%.60q is not a cloud account here", j.CloudAccountID), Fix: "use " + s.Accounts[0]})
-	}
 	var bad *job.Invalid
 	switch err := j.Validate(); {
 	case errors.As(err, &bad):

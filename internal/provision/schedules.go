@@ -97,7 +97,7 @@ func (s *Service) newSchedule(ctx context.Context, p access.Principal, r Schedul
 	if r.JobID == "" {
 		return nil, nil, invalid(job.FieldError{Field: "jobId", Message: "is missing", Fix: "name the VM or cluster job that has the pool"})
 	}
-	subject, err := s.subjectOf(ctx, p.OrgID, "", r.JobID)
+	subject, err := s.subjectOf(ctx, p, access.VMOperate, "", r.JobID)
 	if err == nil {
 		err = s.actable(subject, job.RemediationSpec{Action: job.ActionPause, Pool: r.Pool, AllowAdopted: r.AllowAdopted})
 	}
@@ -194,7 +194,7 @@ func (s *Service) ListSchedules(ctx context.Context, jobRef string, limit int, c
 	}
 	subject := ""
 	if jobRef != "" {
-		j, err := s.subjectOf(ctx, p.OrgID, "", jobRef)
+		j, err := s.subjectOf(ctx, p, access.JobView, "", jobRef)
 		if err != nil {
 			return nil, "", scheduleFields(err)
 		}
@@ -208,6 +208,10 @@ func (s *Service) ListSchedules(ctx context.Context, jobRef string, limit int, c
 		items = items[:limit]
 		next = items[limit-1].ID
 	}
+	if err != nil {
+		return nil, "", err
+	}
+	items, err = s.seenSchedules(ctx, p, access.JobView, items...)
 	return items, next, err
 }
 
@@ -217,23 +221,51 @@ func (s *Service) GetSchedule(ctx context.Context, id string) (*ScheduleView, er
 	if err != nil {
 		return nil, err
 	}
-	row, err := s.scheduleOf(ctx, p.OrgID, id)
+	row, err := s.scheduleOf(ctx, p, access.JobView, id)
 	if err != nil {
-		return nil, err
+		return nil, refusalOf(err)
 	}
 	return s.scheduleView(ctx, row, nil)
 }
 
-func (s *Service) scheduleOf(ctx context.Context, org, id string) (*job.Schedule, error) {
+// scheduleOf finds a schedule for a caller. It is its job's team's.
+func (s *Service) scheduleOf(ctx context.Context, p access.Principal, policy access.Policy, id string) (*job.Schedule, error) {
 	missing := &Refusal{Kind: NotFound, Message: "there is no such schedule in your organisation", Hint: "GET /schedules lists what there is."}
 	if !refRE.MatchString(id) {
 		return nil, missing
 	}
-	row, err := s.Ledger.Schedule(ctx, org, id)
+	row, err := s.Ledger.Schedule(ctx, p.OrgID, id)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return nil, missing
 	}
-	return row, err
+	if err != nil {
+		return nil, err
+	}
+	teams, err := s.Ledger.TeamsOf(ctx, p.OrgID, []string{row.JobID})
+	if err != nil {
+		return nil, err
+	}
+	if !p.Over(access.JobView, policy).Covers(teams[row.JobID], row.ID, row.JobID) {
+		return nil, missing
+	}
+	return row, over(p, policy, "schedule "+row.ID, teams[row.JobID], row.ID, row.JobID)
+}
+
+// seenSchedules are those of the schedules that the caller may see.
+func (s *Service) seenSchedules(ctx context.Context, p access.Principal, policy access.Policy, all ...job.Schedule) ([]job.Schedule, error) {
+	may := p.Over(policy)
+	if may.All {
+		return all, nil
+	}
+	jobs := make([]string, len(all))
+	for i, row := range all {
+		jobs[i] = row.JobID
+	}
+	teams, err := s.Ledger.TeamsOf(ctx, p.OrgID, jobs)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(row job.Schedule) bool { return !may.Covers(teams[row.JobID], row.ID, row.JobID) }), nil
 }
 
 // scheduleView adds what is shown beside a schedule; subject is its job, if known.
@@ -316,7 +348,7 @@ func (s *Service) DeleteSchedule(ctx context.Context, id string) error {
 func (s *Service) changeSchedule(ctx context.Context, id, action string, fn func(ctx context.Context, tx db.Q, p access.Principal) error) error {
 	p, err := access.Require(ctx, access.VMOperate)
 	if err == nil {
-		_, err = s.scheduleOf(ctx, p.OrgID, id)
+		_, err = s.scheduleOf(ctx, p, access.VMOperate, id)
 	}
 	if err != nil {
 		return s.refused(ctx, access.VMOperate, id, err)

@@ -97,7 +97,7 @@ func requestOf(row *job.Schedule, due schedule.Transition) (CreateRequest, error
 
 // busy reports whether another job is at work on a schedule's subject.
 func (s *Service) busy(ctx context.Context, row *job.Schedule) bool {
-	jobs, _, err := s.Ledger.List(ctx, row.OrgID, ledger.Filter{Subject: row.SubjectID, Status: []job.Status{job.Queued, job.Running}, Limit: 1})
+	jobs, _, err := s.Ledger.List(ctx, row.OrgID, job.Everything, ledger.Filter{Subject: row.SubjectID, Status: []job.Status{job.Queued, job.Running}, Limit: 1})
 	return err == nil && len(jobs) > 0
 }
 

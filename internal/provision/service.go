@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zopday/provisioner/internal/access"
+	"github.com/zopday/provisioner/internal/accounts"
 	"github.com/zopday/provisioner/internal/audit"
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/db"
@@ -31,7 +32,7 @@ type Config struct {
 	SQL        steps.OpenSQL         // how verify looks into a datastore; nil: it does not
 	Pausers    *remediation.Registry // what may be paused; nil: nothing
 	Pace       pipeline.Pace         // simulated clouds: how much faster than real time they run
-	Accounts   []string              // cloud accounts that a job may name; "default" if empty
+	Accounts   *accounts.Store       // the cloud accounts that jobs work in; nil: default alone, the process's own identity
 	Gates      job.Gates             // the feature gates that are on
 	SignIn     bool                  // people can sign in, so users and groups count among the admins
 	Log        *slog.Logger
@@ -48,9 +49,6 @@ type Service struct {
 
 // New prepares the use cases.
 func New(c Config) *Service {
-	if len(c.Accounts) == 0 {
-		c.Accounts = []string{"default"}
-	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -127,7 +125,13 @@ func (s *Service) mutate(ctx context.Context, policy access.Policy, resource str
 }
 
 func (s *Service) entry(ctx context.Context, p access.Principal, e audit.Entry, policy access.Policy, outcome audit.Outcome) audit.Entry {
-	e.Org, e.Actor, e.Outcome, e.RequestID, e.Scope = p.OrgID, p.Actor, outcome, RequestID(ctx), "org"
+	e.Org, e.Actor, e.Outcome, e.RequestID = p.OrgID, p.Actor, outcome, RequestID(ctx)
+	if e.Scope == "" {
+		e.Scope = string(access.OrgScope)
+		if scope, ok := widest(p, policy); ok {
+			e.Scope = scope.String()
+		}
+	}
 	if e.Action == "" {
 		e.Action = string(policy)
 	}
@@ -264,12 +268,21 @@ func stateHint(e *job.TransitionError) string {
 var refRE = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
 
 // find resolves what a caller wrote for a job: its ID, its name, or, for a look,
-// the beginning of its ID.
-func (s *Service) find(ctx context.Context, org, ref string, look bool) (*job.Job, error) {
+// the beginning of its ID. A job that the caller may not see is not there; over
+// one that it may see and lacks the policy for, the caller is refused.
+func (s *Service) find(ctx context.Context, p access.Principal, policy access.Policy, ref string, look bool) (*job.Job, error) {
+	j, err := s.resolve(ctx, p, policy, ref, look)
+	if err != nil {
+		return nil, err
+	}
+	return j, overJob(p, policy, j)
+}
+
+func (s *Service) resolve(ctx context.Context, p access.Principal, policy access.Policy, ref string, look bool) (*job.Job, error) {
 	if !refRE.MatchString(ref) {
 		return nil, notFound(nil)
 	}
-	jobs, err := s.Ledger.Resolve(ctx, org, ref)
+	jobs, err := s.Ledger.Resolve(ctx, p.OrgID, p.Over(access.JobView, policy), ref)
 	if err != nil {
 		return nil, err
 	}

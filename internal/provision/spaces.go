@@ -82,6 +82,9 @@ func (s *Service) ListSpaces(ctx context.Context, limit int, cursor string) (ite
 	case err != nil:
 		return nil, "", spaceService(err)
 	}
+	if page, err = s.seenSpaces(ctx, p, access.SpaceView, page...); err != nil {
+		return nil, "", err
+	}
 	for _, sp := range page {
 		items = append(items, spaceView(sp))
 	}
@@ -94,9 +97,9 @@ func (s *Service) GetSpace(ctx context.Context, ref string) (*Space, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.space(ctx, p.OrgID, ref)
+	got, err := s.overSpace(ctx, p, access.SpaceView, ref)
 	if err != nil {
-		return nil, err
+		return nil, refusalOf(err)
 	}
 	v := spaceView(got)
 	return &v, nil
@@ -126,6 +129,10 @@ func (s *Service) RegisterSpace(ctx context.Context, r SpaceRequest) (v *Space, 
 	if err != nil {
 		return nil, false, s.refused(ctx, access.SpaceManage, "", err)
 	}
+	// What no job made belongs to no team.
+	if err := overAll(p, access.SpaceManage, "the organisation's spaces"); err != nil {
+		return nil, false, s.refused(ctx, access.SpaceManage, r.Name, err)
+	}
 	r.CloudAccountID, r.SpaceType = cmp.Or(r.CloudAccountID, "default"), cmp.Or(r.SpaceType, job.SpaceKubernetes)
 	id, created, err := s.register(ctx, p.OrgID, r)
 	if err != nil {
@@ -136,7 +143,7 @@ func (s *Service) RegisterSpace(ctx context.Context, r SpaceRequest) (v *Space, 
 	}); err != nil {
 		return nil, false, err
 	}
-	got, err := s.space(ctx, p.OrgID, id)
+	got, err := s.space(ctx, p, id)
 	if err != nil {
 		return nil, false, err
 	}
@@ -150,10 +157,11 @@ func (s *Service) register(ctx context.Context, org string, r SpaceRequest) (id 
 	if err != nil {
 		return "", false, err
 	}
-	j, err := s.clusterAt(org, r.Provider, r.CloudAccountID, r.ref(), "config.", r.faults()...)
+	j, err := s.clusterAt(ctx, org, "", r.Provider, r.CloudAccountID, r.ref(), "config.", r.faults()...)
 	if err != nil {
 		return "", false, err
 	}
+	r.CloudAccountID = j.CloudAccountID
 	if _, err = s.kubeAccess(ctx, j); err != nil {
 		return "", false, err
 	}
@@ -235,8 +243,26 @@ func (s *Service) eachSpace(ctx context.Context, org string, f func(*configv1.Sp
 
 // space reads one space of an organisation, by its ID or its name. Of spaces of
 // one name, those of one of the types count, if there are any.
-func (s *Service) space(ctx context.Context, org, ref string, types ...string) (*configv1.Space, error) {
-	none := &Refusal{Kind: NotFound, Message: "there is no such space in your organisation", Hint: "GET /spaces lists what there is."}
+func (s *Service) space(ctx context.Context, p access.Principal, ref string, types ...string) (*configv1.Space, error) {
+	got, err := s.spaceAnywhere(ctx, p, ref, types...)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := s.seenSpaces(ctx, p, access.SpaceView, got)
+	if err == nil && len(seen) == 0 {
+		err = errNoSpace()
+	}
+	return got, err
+}
+
+func errNoSpace() error {
+	return &Refusal{Kind: NotFound, Message: "there is no such space in your organisation", Hint: "GET /spaces lists what there is."}
+}
+
+// spaceAnywhere is space, of all that the organisation has; of several of one
+// name, those that the caller may see.
+func (s *Service) spaceAnywhere(ctx context.Context, p access.Principal, ref string, types ...string) (*configv1.Space, error) {
+	none := errNoSpace()
 	if !refRE.MatchString(ref) {
 		return nil, none
 	}
@@ -244,7 +270,7 @@ func (s *Service) space(ctx context.Context, org, ref string, types ...string) (
 	if err != nil {
 		return nil, err
 	}
-	got, err := registry.Get(ctx, org, ref)
+	got, err := registry.Get(ctx, p.OrgID, ref)
 	switch {
 	case err != nil:
 		return nil, spaceService(err)
@@ -252,15 +278,20 @@ func (s *Service) space(ctx context.Context, org, ref string, types ...string) (
 		return got, nil
 	}
 	var named, wanted []*configv1.Space
-	err = s.eachSpace(ctx, org, func(sp *configv1.Space) bool {
+	err = s.eachSpace(ctx, p.OrgID, func(sp *configv1.Space) bool {
 		if sp.GetName() == ref {
 			named = append(named, sp)
-			if slices.Contains(types, sp.GetSpaceType()) {
-				wanted = append(wanted, sp)
-			}
 		}
 		return true
 	})
+	if err == nil {
+		named, err = s.seenSpaces(ctx, p, access.SpaceView, named...)
+	}
+	for _, sp := range named {
+		if slices.Contains(types, sp.GetSpaceType()) {
+			wanted = append(wanted, sp)
+		}
+	}
 	if len(wanted) > 0 {
 		named = wanted
 	}
@@ -297,7 +328,7 @@ func (s *Service) DeleteSpace(ctx context.Context, ref string) error {
 	if err != nil {
 		return s.refused(ctx, access.SpaceManage, ref, err)
 	}
-	got, err := s.space(ctx, p.OrgID, ref)
+	got, err := s.overSpace(ctx, p, access.SpaceManage, ref)
 	if err != nil {
 		return s.refused(ctx, access.SpaceManage, ref, err)
 	}

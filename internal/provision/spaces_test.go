@@ -273,7 +273,7 @@ func TestClusterAccess(t *testing.T) {
 		fields                         []string
 	}{
 		{"no cloud", "default", "us-east-1", "eks-1", AccessRequest{}, Invalid, []string{"provider"}},
-		{"no account", "other", "us-east-1", "eks-1", AccessRequest{Provider: job.AWS}, Invalid, []string{"cloudAccountId"}},
+		{"no account", "other", "us-east-1", "eks-1", AccessRequest{Provider: job.AWS}, NotFound, nil},
 		{"no level", "default", "us-east-1", "eks-1", AccessRequest{Provider: job.AWS, Level: "root"}, Invalid, []string{"level"}},
 		{"no names", "default", "..", "a b", AccessRequest{Provider: job.AWS}, Invalid, []string{"region", "cluster"}},
 		{"no group", "default", "westeurope", "aks-1", AccessRequest{Provider: job.Azure, ResourceGroup: "a/b"}, Invalid, []string{"resourceGroup"}},
@@ -307,7 +307,7 @@ func TestConfigServiceAway(t *testing.T) {
 	if err := b.Ledger.DB().Close(); err != nil { // what the built-in one stands on
 		t.Fatal(err)
 	}
-	_, err := b.space(b.ctx, "org1", space)
+	_, err := b.space(b.ctx, access.Of("org1", "ana", access.Admin), space)
 	if r := b.refused(err, CloudNotAvailable); !strings.Contains(r.Hint, "--config-service") {
 		t.Errorf("%s", r.Hint)
 	}

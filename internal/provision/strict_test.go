@@ -32,7 +32,7 @@ func TestDecodeSaysHowToPutItRight(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
 		`{"nam":"a"}`:             "nam: is not a field here; use name, or leave it out",
-		`{"somethingElse":1}`:     "somethingElse: is not a field here; leave it out; the fields here are cloudAccountId, config, kind, labels, mode, name, provider, region, resourceType, submit",
+		`{"somethingElse":1}`:     "somethingElse: is not a field here; leave it out; the fields here are cloudAccountId, config, kind, labels, mode, name, provider, region, resourceType, submit, team",
 		`{"status":"queued"}`:     "status: is set by the server; leave it out",
 		`{"submit":"yes"}`:        "submit: is a string; give true or false",
 		`{"labels":{"a":1}}`:      "labels.a: is a number; give a string",

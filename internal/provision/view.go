@@ -47,7 +47,7 @@ func (s *Service) look(ctx context.Context, ref string) (*job.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j, err := s.find(ctx, p.OrgID, ref, true)
+	j, err := s.find(ctx, p, access.JobView, ref, true)
 	if err != nil {
 		return nil, refusalOf(err)
 	}
@@ -126,7 +126,7 @@ func (s *Service) List(ctx context.Context, q ListQuery) (items []JobSummary, ne
 		}
 		q.ResourceType = rt
 	}
-	jobs, next, err := s.Ledger.List(ctx, p.OrgID, q.Filter)
+	jobs, next, err := s.Ledger.List(ctx, p.OrgID, p.Over(access.JobView), q.Filter)
 	if err != nil {
 		return nil, "", refusalOf(err)
 	}

@@ -1,0 +1,139 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/zopday/provisioner/internal/access"
+	"github.com/zopday/provisioner/internal/accounts"
+	"github.com/zopday/provisioner/internal/cloud"
+	"github.com/zopday/provisioner/internal/job"
+	"github.com/zopday/provisioner/internal/spaces/configv1"
+)
+
+// place settles whose a new job is and which cloud account it works in: names
+// become IDs. What the caller may not make there is refused. A remediation job
+// belongs to its subject's team, a component job to its space's.
+func (s *Service) place(ctx context.Context, policy access.Policy, r *CreateRequest, to bound) error {
+	p, err := access.Require(ctx, policy)
+	if err != nil {
+		return err
+	}
+	if to.subject == nil && !to.bySpace {
+		if r.Team, err = s.teamFor(ctx, p, policy, r.Team); err != nil {
+			return err
+		}
+		return s.placeAccount(ctx, p.OrgID, r)
+	}
+	team := to.team
+	if to.subject != nil {
+		team = to.subject.TeamID
+	}
+	if r.Team != "" {
+		if named, err := access.FindTeam(ctx, s.Ledger.DB(), p.OrgID, r.Team); err != nil || named != team {
+			return invalid(job.FieldError{Field: "team", Message: "is not the team of what the job is about", Fix: "leave it out: a component job belongs to its space's team, a remediation job to its subject's"})
+		}
+	}
+	r.Team = team
+	return s.placeAccount(ctx, p.OrgID, r)
+}
+
+func (s *Service) placeAccount(ctx context.Context, org string, r *CreateRequest) error {
+	a, err := s.accountFor(ctx, org, r.Team, r.CloudAccountID, r.Provider)
+	if err != nil {
+		return err
+	}
+	if a.Level == accounts.ReadOnly && r.Mode != job.ModeAdopt {
+		return invalid(job.FieldError{Field: "cloudAccountId", Message: fmt.Sprintf("the cloud account %s is read_only, so nothing can be made with it", a.Name), Fix: "use an account with permissionLevel read_write, or mode adopt"})
+	}
+	r.CloudAccountID = a.ID
+	return nil
+}
+
+// accountFor finds the cloud account that something of a team is to be made in.
+// An account that another team has to itself is not there.
+func (s *Service) accountFor(ctx context.Context, org, team, ref string, at job.Provider) (*accounts.Account, error) {
+	if ref == "" {
+		ref = accounts.Default
+	}
+	none := func(message string) error {
+		return invalid(job.FieldError{Field: "cloudAccountId", Message: message, Fix: "GET /cloud-accounts lists those that there are; POST makes one"})
+	}
+	if s.Accounts == nil {
+		if ref != accounts.Default {
+			return nil, none(fmt.Sprintf("%.60q is not a cloud account here", ref))
+		}
+		return &accounts.Account{ID: accounts.Default, OrgID: org, Name: accounts.Default, Level: accounts.ReadWrite}, nil
+	}
+	a, err := s.Accounts.Get(ctx, s.Ledger.DB(), org, ref)
+	switch {
+	case errors.Is(err, cloud.ErrNoAccount), err == nil && a.TeamID != "" && a.TeamID != team:
+		return nil, none(fmt.Sprintf("%.60q is not a cloud account of your organisation%s", ref, ofTeam(team)))
+	case err != nil:
+		return nil, err
+	case a.Provider != "" && at != "" && a.Provider != at:
+		return nil, none(fmt.Sprintf("the cloud account %s is at %s, and the job is for %s", a.Name, a.Provider, at))
+	}
+	return a, nil
+}
+
+func ofTeam(team string) string {
+	if team == "" {
+		return ""
+	}
+	return ", or not one that the job's team may use"
+}
+
+// accountOver finds a cloud account for a caller: one that the caller may not see
+// is not there, one without the policy over it is refused.
+func (s *Service) accountOver(ctx context.Context, p access.Principal, policy access.Policy, ref string) (*accounts.Account, error) {
+	none := &Refusal{Kind: NotFound, Message: "there is no such cloud account in your organisation", Hint: "GET /cloud-accounts lists those that there are."}
+	if !refRE.MatchString(ref) {
+		return nil, none
+	}
+	if s.Accounts == nil {
+		if ref != accounts.Default {
+			return nil, none
+		}
+		return &accounts.Account{ID: accounts.Default, OrgID: p.OrgID, Name: accounts.Default, Level: accounts.ReadWrite, Configured: true}, nil
+	}
+	a, err := s.Accounts.Get(ctx, s.Ledger.DB(), p.OrgID, ref)
+	switch {
+	case errors.Is(err, cloud.ErrNoAccount), err == nil && !p.Over(access.CloudAccountView, policy).Covers(a.TeamID, a.ID):
+		return nil, none
+	case err != nil:
+		return nil, err
+	}
+	return a, over(p, policy, "cloud account "+a.Name, a.TeamID, a.ID)
+}
+
+// writable refuses to change what is in a space whose cloud account is read_only.
+func (s *Service) writable(ctx context.Context, org, team string, sp *configv1.Space) error {
+	a, err := s.accountFor(ctx, org, team, accountOf(sp), job.Provider(sp.GetProvider()))
+	if err == nil && a.Level == accounts.ReadOnly {
+		err = refuse(WrongState, "Give the account permissionLevel read_write, or use another.", "the cloud account %s of the space %s is read_only", a.Name, sp.GetName())
+	}
+	return err
+}
+
+// movedDraft settles the cloud account of a draft whose account or mode is changed.
+func (s *Service) movedDraft(ctx context.Context, j *job.Job, r *PatchRequest) error {
+	if r.CloudAccountID == nil && r.Mode == nil || j.Status != job.Draft {
+		return nil
+	}
+	ask := CreateRequest{CloudAccountID: j.CloudAccountID, Mode: j.Mode, Team: j.TeamID, Provider: j.Provider}
+	if r.CloudAccountID != nil {
+		ask.CloudAccountID = *r.CloudAccountID
+	}
+	if r.Mode != nil {
+		ask.Mode = *r.Mode
+	}
+	if err := s.placeAccount(ctx, j.OrgID, &ask); err != nil {
+		return err
+	}
+	if r.CloudAccountID != nil {
+		r.CloudAccountID = &ask.CloudAccountID
+	}
+	return nil
+}
