@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -334,25 +333,9 @@ func explain(ce *pipeline.CloudError) error {
 		return fatal(codeNoSubscription, "Check AZURE_SUBSCRIPTION_ID and that the credentials may see that subscription, then retry.")
 	}
 	if ce.Class == pipeline.Denied {
-		return fatal("permission-denied", fmt.Sprintf("Give the credentials of this cloud account a role with %s/%s there, then retry.", ce.Service, ce.Op))
+		return fatal("permission-denied", fmt.Sprintf("Give the credentials of this cloud account a role with %s there, then retry.", missingAction(ce)))
 	}
 	return ce
-}
-
-// retryAfter is what the cloud asked for, in any of the headers it uses.
-func retryAfter(h http.Header) time.Duration {
-	for _, name := range []string{"Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
-		if ms, err := strconv.ParseInt(h.Get(name), 10, 64); err == nil && ms > 0 {
-			return time.Duration(ms) * time.Millisecond
-		}
-	}
-	if s, err := strconv.ParseInt(h.Get("Retry-After"), 10, 64); err == nil && s > 0 {
-		return time.Duration(s) * time.Second
-	}
-	if at, err := http.ParseTime(h.Get("Retry-After")); err == nil {
-		return max(time.Until(at), 0)
-	}
-	return 0
 }
 
 func isTimeout(err error) bool {
