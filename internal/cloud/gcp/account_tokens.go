@@ -16,6 +16,7 @@ import (
 
 	"cloud.google.com/go/auth"
 	"cloud.google.com/go/auth/credentials/externalaccount"
+	"google.golang.org/api/googleapi"
 	"google.golang.org/api/iamcredentials/v1"
 	"google.golang.org/api/option"
 
@@ -206,9 +207,24 @@ func minted(t *auth.Token, err error) (string, time.Duration, error) {
 		}
 		return "", 0, fmt.Errorf("HTTP status %d", refused.Response.StatusCode)
 	case err != nil:
-		return "", 0, errors.New(innermost(err))
+		return "", 0, errors.New(tokenText(err))
 	}
 	return t.Value, time.Until(t.Expiry), nil
+}
+
+// tokenText is why there is no token, without what the clients put around it, and
+// not more of it than a person reads.
+func tokenText(err error) string {
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		err = ue.Err
+	}
+	text := err.Error()
+	var ge *googleapi.Error
+	if errors.As(err, &ge) && ge.Message != "" {
+		text = ge.Message
+	}
+	return text[:min(len(text), 500)]
 }
 
 // federated is another issuer's token that is exchanged ("Workload Identity
@@ -280,7 +296,7 @@ func impersonated(cfg Config, email string, by *source) mint {
 		out, err := s.Projects.ServiceAccounts.GenerateAccessToken("projects/-/serviceAccounts/"+email,
 			&iamcredentials.GenerateAccessTokenRequest{Scope: []string{cloudPlatform}, Lifetime: "3600s"}).Context(ctx).Do()
 		if err != nil {
-			return "", 0, fmt.Errorf("acting as %s: %s", email, innermost(err))
+			return "", 0, fmt.Errorf("acting as %s: %s", email, tokenText(err))
 		}
 		ends, err := time.Parse(time.RFC3339, out.ExpireTime)
 		if err != nil {

@@ -81,8 +81,8 @@ func TestTokensOfClusters(t *testing.T) {
 		defer g.world.Unlock()
 		g.cloud.tokens.st.Tokens[hashed(token)] = &accessToken{Email: account.Email, Project: testProject, Expires: expires}
 	}
-	give("ya29.c.fresh", time.Now().Add(time.Hour))
-	give("ya29.c.old", time.Now().Add(-time.Second))
+	give("ya29.c.fresh", g.world.Clock.Now().Add(time.Hour))
+	give("ya29.c.old", g.world.Clock.Now().Add(-time.Second))
 	if ok, master := admin("ya29.c.fresh"); !ok || master {
 		t.Errorf("a service account without roles: %t, %t", ok, master)
 	}

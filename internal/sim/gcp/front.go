@@ -41,6 +41,14 @@ func (c *Cloud) ServeHTTP(rw http.ResponseWriter, hr *http.Request) {
 		c.serveToken(rw, hr, body)
 		return
 	}
+	if hr.URL.Path == stsPath {
+		c.serveSTS(rw, hr, body)
+		return
+	}
+	if strings.HasSuffix(hr.URL.Path, accessTokenVerb) {
+		c.serveAccessToken(rw, hr, body)
+		return
+	}
 	query := hr.URL.Query()
 	a, m := c.route(hr.Method, hr.URL.Path)
 	if a == nil {

@@ -18,8 +18,8 @@ import (
 // tokenPath is where key files of service accounts point their token_uri to.
 const tokenPath = "/token"
 
-// tokenLife is how long an access token holds ("Using OAuth 2.0 for Server to Server Applications"). It is real time, since
-// the clients reckon with their own clocks.
+// tokenLife is how long an access token holds ("Using OAuth 2.0 for Server to Server Applications"), by the world's clock. The
+// assertions that it is given for are checked by the real one, since clients write them by their own.
 const tokenLife = time.Hour
 
 const jwtGrant = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -31,13 +31,14 @@ type oauth struct {
 }
 
 type oauthState struct {
-	Tokens map[string]*accessToken // by the hash of the token
+	Tokens    map[string]*accessToken      // by the hash of the token
+	Providers map[string]*WorkloadProvider // by full name
 }
 
 type accessToken struct {
 	Email   string
 	Project string
-	Expires time.Time // real time
+	Expires time.Time // of the world
 }
 
 func newOAuth(c *Cloud) {
@@ -47,10 +48,12 @@ func newOAuth(c *Cloud) {
 	c.tokens = o
 }
 
-func (o *oauth) Cloud() string                     { return cloudName }
-func (o *oauth) Name() string                      { return "oauth2" }
-func (o *oauth) State() any                        { return &o.st }
-func (o *oauth) Reset()                            { o.st = oauthState{Tokens: map[string]*accessToken{}} }
+func (o *oauth) Cloud() string { return cloudName }
+func (o *oauth) Name() string  { return "oauth2" }
+func (o *oauth) State() any    { return &o.st }
+func (o *oauth) Reset() {
+	o.st = oauthState{Tokens: map[string]*accessToken{}, Providers: map[string]*WorkloadProvider{}}
+}
 func (o *oauth) Event(string, string)              {}
 func (o *oauth) Objects() []sim.Object             { return nil }
 func (o *oauth) SetState(id, _, _, _ string) error { return fmt.Errorf("%s has no states", id) }
@@ -69,10 +72,10 @@ func (o *oauth) sweep(gone func(*accessToken) bool) {
 // caller is who holds a token, unless it has expired or its account is gone or disabled.
 func (o *oauth) caller(token string) (Caller, bool) {
 	t := o.st.Tokens[hashed(token)]
-	if t == nil || time.Now().After(t.Expires) {
+	if t == nil || o.cloud.World.Now().After(t.Expires) {
 		return Caller{}, false
 	}
-	if find := o.cloud.hooks.serviceAccount; find != nil {
+	if find := o.cloud.hooks.serviceAccount; find != nil && !strings.HasPrefix(t.Email, principal) {
 		if sa, ok := find(t.Email); !ok || sa.Disabled {
 			return Caller{}, false
 		}
@@ -99,10 +102,24 @@ type assertion struct {
 type oauthError struct{ code, text string }
 
 // serveToken exchanges a service account's assertion for an access token. The signature is not verified: any key is as good as
-// another.
+// another; but a key that is named has to be one of the account's.
 func (c *Cloud) serveToken(rw http.ResponseWriter, hr *http.Request, body []byte) {
-	form, err := url.ParseQuery(string(body))
-	call := &sim.Call{Cloud: cloudName, Service: "oauth2", Operation: "token", Mutating: false}
+	call := &sim.Call{Cloud: cloudName, Service: "oauth2", Operation: "token"}
+	c.serveOAuth(rw, hr, call, func() (Doc, *oauthError) {
+		form, err := url.ParseQuery(string(body))
+		if err != nil || hr.Method != http.MethodPost {
+			return nil, &oauthError{"invalid_request", "Bad Request"}
+		}
+		token, refused := c.tokens.exchange(call, form)
+		if refused != nil {
+			return nil, refused
+		}
+		return Doc{"access_token": token, "expires_in": int(tokenLife.Seconds()) - 1, "token_type": "Bearer"}, nil
+	})
+}
+
+// serveOAuth takes a request for a token through the world.
+func (c *Cloud) serveOAuth(rw http.ResponseWriter, hr *http.Request, call *sim.Call, give func() (Doc, *oauthError)) {
 	var ans answer
 	reply := func(status int, code string, doc Doc) sim.Reply {
 		b, _ := json.Marshal(doc) // texts and numbers
@@ -110,14 +127,11 @@ func (c *Cloud) serveToken(rw http.ResponseWriter, hr *http.Request, body []byte
 		return sim.Reply{Status: status, Code: code}
 	}
 	exec := func() sim.Reply {
-		if err != nil || hr.Method != http.MethodPost {
-			return reply(400, "invalid_request", Doc{"error": "invalid_request", "error_description": "Bad Request"})
-		}
-		token, refused := c.tokens.exchange(call, form)
+		doc, refused := give()
 		if refused != nil {
 			return reply(400, refused.code, Doc{"error": refused.code, "error_description": refused.text})
 		}
-		return reply(200, "", Doc{"access_token": token, "expires_in": int(tokenLife.Seconds()) - 1, "token_type": "Bearer"})
+		return reply(200, "", doc)
 	}
 	refuseIt := func(f *sim.Fault) sim.Reply {
 		if f.Kind == sim.FaultRaw {
@@ -148,7 +162,7 @@ func (o *oauth) exchange(call *sim.Call, form url.Values) (string, *oauthError) 
 	if form.Get("grant_type") != jwtGrant {
 		return "", &oauthError{"unsupported_grant_type", "Invalid grant_type: " + form.Get("grant_type")}
 	}
-	claim, ok := parseAssertion(form.Get("assertion"))
+	claim, key, ok := parseAssertion(form.Get("assertion"))
 	if !ok {
 		return "", &oauthError{"invalid_grant", "Invalid JWT: Failed to parse."}
 	}
@@ -165,11 +179,20 @@ func (o *oauth) exchange(call *sim.Call, form url.Values) (string, *oauthError) 
 	if project == "" {
 		return "", &oauthError{"invalid_grant", "Invalid grant: account not found"}
 	}
+	if a := o.cloud.iam.live(claim.Issuer); key != "" && a != nil && a.Keys[key] == nil {
+		return "", &oauthError{"invalid_grant", "Invalid JWT Signature."}
+	}
 	call.Account = project
+	return o.issue(claim.Issuer, project, tokenLife), nil
+}
+
+// issue gives out a token.
+func (o *oauth) issue(email, project string, life time.Duration) string {
+	now := o.cloud.World.Now()
 	o.forget(now)
 	token := "ya29.c." + o.cloud.World.ID("", 60, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
-	o.st.Tokens[hashed(token)] = &accessToken{Email: claim.Issuer, Project: project, Expires: now.Add(tokenLife)}
-	return token, nil
+	o.st.Tokens[hashed(token)] = &accessToken{Email: email, Project: project, Expires: now.Add(life)}
+	return token
 }
 
 // projectOf is the project of a service account that exists.
@@ -188,18 +211,18 @@ func (o *oauth) projectOf(email string) string {
 	return ""
 }
 
-func parseAssertion(token string) (assertion, bool) {
-	var claim assertion
+// parseAssertion reads a signed JSON web token, and names the key that it says it was signed with.
+func parseAssertion(token string) (claim assertion, key string, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 || parts[2] == "" {
-		return claim, false
+		return claim, "", false
 	}
-	var head struct{ Alg, Typ string }
+	var head struct{ Alg, Typ, Kid string }
 	for i, into := range []any{&head, &claim} {
 		b, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(parts[i], "="))
 		if err != nil || json.Unmarshal(b, into) != nil {
-			return claim, false
+			return claim, "", false
 		}
 	}
-	return claim, head.Alg == "RS256" && claim.Issuer != "" && claim.Audience != ""
+	return claim, head.Kid, head.Alg == "RS256" && claim.Issuer != "" && claim.Audience != ""
 }

@@ -285,7 +285,7 @@ func TestKeyFile(t *testing.T) {
 	}
 	file := func(email string) []byte {
 		b, err := json.Marshal(map[string]string{"type": "service_account", "project_id": testProject, "client_email": email, "token_uri": g.url + "/token",
-			"private_key_id": "1", "private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))})
+			"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))})
 		if err != nil {
 			t.Fatal(err)
 		}
