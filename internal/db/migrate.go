@@ -91,3 +91,12 @@ func (d *DB) Current(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Version is the number of the schema's newest migration.
+func (d *DB) Version(ctx context.Context) (int64, error) {
+	var v int64
+	if err := d.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM schema_migrations WHERE is_applied`).Scan(&v); err != nil {
+		return 0, fmt.Errorf("schema: %w", err)
+	}
+	return v, nil
+}

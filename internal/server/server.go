@@ -40,6 +40,7 @@ type Config struct {
 	Listen        string                            // address, port 0 is any free one; or unix: and a path
 	Edges         Edges                             // TLS and what else meets the network
 	DB            string                            // path of an SQLite file, or a postgres:// DSN
+	Migrate       string                            // MigrateAuto or MigrateNever; "" is MigrateAuto
 	Workers       int                               // jobs carried out side by side; 0: none, the API alone
 	DeadAfter     time.Duration                     // silence after which a worker's jobs are taken over
 	TimeScale     float64                           // simulated clouds: how many of their seconds pass in a real one; 0 and 1 are real time
@@ -129,7 +130,8 @@ func (s *Server) start(ctx context.Context, c Config) error {
 		return err
 	}
 	s.closeAll = append(s.closeAll, d.Close)
-	if err := d.Migrate(ctx); err != nil {
+	ctx = db.System(ctx)
+	if err := prepareSchema(ctx, d, c.Migrate, c.Log); err != nil {
 		return err
 	}
 	if s.secrets, err = openSecrets(ctx, d, c); err != nil {
@@ -146,7 +148,7 @@ func (s *Server) start(ctx context.Context, c Config) error {
 		Service: p.service, Access: access.NewTokens(d, c.Log), Metrics: p.metrics, Log: c.Log, Ready: d.Current, Version: c.Version, Stop: s.stopping,
 	}))
 	s.http.ErrorLog = slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug)
-	wctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	wctx, stop := context.WithCancel(db.System(context.WithoutCancel(ctx)))
 	s.stopWork = stop
 	if p.reconciler != nil {
 		s.work.Go(func() {
