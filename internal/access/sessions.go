@@ -118,7 +118,7 @@ func GoodCookie(s string) bool { return cookieRE.MatchString(s) }
 func (s *Sessions) Begin(ctx context.Context, secret string, in SignIn) error {
 	ctx = system(ctx)
 	var n int
-	if err := s.d.QueryRow(ctx, `SELECT count(*) FROM (SELECT hash FROM sign_ins LIMIT $1) AS some`, int64(maxSignIns)).Scan(&n); err != nil {
+	if err := s.d.QueryRow(ctx, `SELECT count(*) FROM (SELECT hash FROM sign_ins LIMIT $1) AS begun`, int64(maxSignIns)).Scan(&n); err != nil {
 		return fmt.Errorf("sign-in: %w", err)
 	}
 	if n >= maxSignIns {

@@ -1,0 +1,519 @@
+package oidc
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/zopday/provisioner/internal/access"
+	"github.com/zopday/provisioner/internal/access/oidctest"
+	"github.com/zopday/provisioner/internal/db"
+)
+
+func TestSignIn(t *testing.T) { onBoth(t, testSignIn) }
+
+func testSignIn(t *testing.T, r *rig) {
+	done, err := r.tryEnter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done.Next != "/zopday/jobs?status=failed" {
+		t.Errorf("next is %q", done.Next)
+	}
+	s, p, err := r.signIn.Session(t.Context(), done.Secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := access.User{ID: s.User.ID, OrgID: access.DefaultOrg, Issuer: r.issuer.URL, Subject: "ada-1", Name: "Ada", Email: "ada@example.com", Groups: []string{"platform"}}
+	if diff := cmp.Diff(want, s.User); diff != "" || !strings.HasPrefix(s.User.ID, "usr_") {
+		t.Error(diff)
+	}
+	if p.Actor != "user:ada@example.com" || p.OrgID != access.DefaultOrg || len(p.Grants) != 1 || p.Grants[0].Role != access.Admin {
+		t.Errorf("the principal is %+v", p)
+	}
+	if got := s.ExpiresAt.Sub(r.now()).Round(time.Minute); got != access.SessionAbsolute {
+		t.Errorf("the session ends in %s", got)
+	}
+	// Signed in again it is the same person with a new session.
+	second := r.enter()
+	s2, _, err := r.signIn.Session(t.Context(), second)
+	if err != nil || s2.User.ID != s.User.ID || second == done.Secret {
+		t.Errorf("signed in again: %v, the same person: %v", err, s2.User.ID == s.User.ID)
+	}
+	at, err := r.signIn.SignOut(t.Context(), done.Secret, "req-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(at)
+	if err != nil || u.Path != "/end" || u.Query().Get("client_id") != "zopday" || u.Query().Get("post_logout_redirect_uri") != "https://zopday.example.com/auth/signed-out" || u.Query().Has("id_token_hint") {
+		t.Errorf("the issuer's end of sessions is at %q", at)
+	}
+	if _, _, err := r.signIn.Session(t.Context(), done.Secret); !errors.Is(err, access.ErrUnauthenticated) {
+		t.Errorf("who has copied the session still has it after the sign-out: %v", err)
+	}
+	if _, _, err := r.signIn.Session(t.Context(), second); err != nil {
+		t.Errorf("the other session: %v", err)
+	}
+	if at, err := r.signIn.SignOut(t.Context(), done.Secret, ""); at != "" || err != nil {
+		t.Errorf("signed out twice: %q, %v", at, err)
+	}
+	got := r.audit()
+	wantLog := []string{"user:ada@example.com session:create allowed", "user:ada@example.com session:create allowed", "user:ada@example.com session:delete allowed"}
+	if diff := cmp.Diff(wantLog, got); diff != "" {
+		t.Error(diff)
+	}
+	r.noCanary(done.Secret, second)
+}
+
+// audit is the organisation's entries, the oldest first.
+func (r *rig) audit() []string {
+	r.t.Helper()
+	rows, err := r.db.Query(db.System(r.t.Context()), `SELECT actor, action, outcome FROM audit_log WHERE org_id = $1 ORDER BY id`, access.DefaultOrg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer rows.Close()
+	var out []string
+	for rows.Next() {
+		var actor, action, outcome string
+		if err := rows.Scan(&actor, &action, &outcome); err != nil {
+			r.t.Fatal(err)
+		}
+		out = append(out, actor+" "+action+" "+outcome)
+	}
+	if err := rows.Err(); err != nil {
+		r.t.Fatal(err)
+	}
+	return out
+}
+
+// noCanary looks for secrets where none may be: the log, and every table.
+func (r *rig) noCanary(more ...string) {
+	r.t.Helper()
+	texts := map[string]string{"the log": r.log.String()}
+	for _, table := range []string{"audit_log", "users", "sessions", "sign_ins", "settings"} {
+		columns := map[string]string{
+			"audit_log": "actor || action || resource_id || request_id || coalesce(CAST(detail AS text), '')", "users": "id || issuer || subject || name || email || groups",
+			"sessions": "hash || groups", "sign_ins": "hash || next", "settings": "key || value",
+		}[table]
+		rows, err := r.db.Query(db.System(r.t.Context()), `SELECT `+columns+` FROM `+table)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for rows.Next() {
+			var s string
+			if err := rows.Scan(&s); err != nil {
+				r.t.Fatal(err)
+			}
+			texts["the table "+table] += s + "\n"
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	canaries := append(r.issuer.Canaries(), more...)
+	if len(canaries) < 5 {
+		r.t.Fatalf("only %d canaries", len(canaries))
+	}
+	for where, text := range texts {
+		for n, c := range canaries {
+			if c != "" && strings.Contains(text, c) {
+				r.t.Errorf("canary %d is in %s", n, where)
+			}
+		}
+	}
+}
+
+// What an answer of the issuer can have wrong, and what is said of it.
+func TestSignInRefused(t *testing.T) {
+	t.Parallel()
+	wrong := func(edit func(c map[string]any)) func(*oidctest.State) {
+		return func(s *oidctest.State) { s.Edit = edit }
+	}
+	for name, tc := range map[string]struct {
+		issuer  func(*oidctest.State)
+		browser func(secret *string, answer url.Values)
+		status  int
+		audited bool
+	}{
+		"without the cookie":      {browser: func(s *string, _ url.Values) { *s = "" }, status: 400},
+		"another browser":         {browser: func(s *string, _ url.Values) { *s = access.NewCookie() }, status: 400},
+		"a cookie that is none":   {browser: func(s *string, _ url.Values) { *s = "\x00../" }, status: 400},
+		"another state":           {browser: func(_ *string, a url.Values) { a.Set("state", derive(access.NewCookie(), "state")) }, status: 400},
+		"no state":                {browser: func(_ *string, a url.Values) { a.Del("state") }, status: 400},
+		"the code twice":          {browser: func(_ *string, a url.Values) { a.Add("code", "x") }, status: 400},
+		"no code":                 {browser: func(_ *string, a url.Values) { a.Del("code") }, status: 400},
+		"a long code":             {browser: func(_ *string, a url.Values) { a.Set("code", strings.Repeat("c", maxCode+1)) }, status: 400},
+		"another code":            {browser: func(_ *string, a url.Values) { a.Set("code", "guess") }, status: 502},
+		"another issuer's answer": {browser: func(_ *string, a url.Values) { a.Set("iss", "https://evil.example.com") }, status: 400},
+		"nobody's answer":         {browser: func(_ *string, a url.Values) { a.Del("iss") }, status: 400},
+		"the person said no":      {browser: func(_ *string, a url.Values) { a.Del("code"); a.Set("error", "access_denied") }, status: 401},
+		"an error of markup":      {browser: func(_ *string, a url.Values) { a.Set("error", "<script>") }, status: 401},
+		"another nonce":           {issuer: wrong(with("nonce", "other")), status: 403, audited: true},
+		"no nonce":                {issuer: wrong(with("nonce", nil)), status: 403, audited: true},
+		"for another client":      {issuer: wrong(with("aud", "other")), status: 403, audited: true},
+		"for two, and not said":   {issuer: wrong(with("aud", []string{"zopday", "other"})), status: 403, audited: true},
+		"another authorised one":  {issuer: wrong(with("azp", "other")), status: 403, audited: true},
+		"by another issuer":       {issuer: wrong(with("iss", "https://evil.example.com")), status: 403, audited: true},
+		"expired":                 {issuer: wrong(with("exp", time.Now().Add(-2*time.Minute).Unix())), status: 403, audited: true},
+		"not yet valid":           {issuer: wrong(with("nbf", time.Now().Add(2*time.Minute).Unix())), status: 403, audited: true},
+		"issued in the future":    {issuer: wrong(with("iat", time.Now().Add(2*time.Minute).Unix())), status: 403, audited: true},
+		"another access token":    {issuer: wrong(with("at_hash", "AAAAAAAAAAAAAAAAAAAAAA")), status: 403, audited: true},
+		"no subject":              {issuer: wrong(with("sub", nil)), status: 403, audited: true},
+		"a subject of blanks":     {issuer: wrong(with("sub", "a b")), status: 403, audited: true},
+		"groups elsewhere": {issuer: wrong(func(c map[string]any) {
+			delete(c, "groups")
+			c["_claim_names"] = map[string]any{"groups": "src1"}
+			c["_claim_sources"] = map[string]any{"src1": map[string]any{"endpoint": "http://192.0.2.1/"}}
+		}), status: 403, audited: true},
+		"too many groups": {issuer: wrong(with("groups", strings.Split(strings.Repeat("g,", 501), ","))), status: 403, audited: true},
+		"a signature of another": {issuer: func(s *oidctest.State) {
+			k := oidctest.NewKey(t, "key-1")
+			s.Sign = func(_ *oidctest.Issuer, c map[string]any) string { return oidctest.SignWith(k, jose.ES256, c, nil) }
+		}, status: 403, audited: true},
+		"no ID token": {issuer: func(s *oidctest.State) { s.Sign = func(*oidctest.Issuer, map[string]any) string { return "" } }, status: 403, audited: true},
+		"alg none": {issuer: func(s *oidctest.State) {
+			s.Sign = func(i *oidctest.Issuer, c map[string]any) string {
+				return "eyJhbGciOiJub25lIn0." + strings.Split(i.Sign(c, nil), ".")[1] + "."
+			}
+		}, status: 403, audited: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			if tc.issuer != nil {
+				r.issuer.Set(tc.issuer)
+			}
+			done, err := r.tryEnter(tc.browser)
+			var f *Failure
+			if !errors.As(err, &f) || f.Status != tc.status || done.Secret != "" || f.What == "" || f.Fix == "" || strings.Contains(f.What, "<") {
+				t.Fatalf("%+v, %+v", f, err)
+			}
+			entries := r.audit()
+			if tc.audited != (len(entries) == 1 && strings.HasSuffix(entries[0], " session:create refused")) || !tc.audited && len(entries) > 0 {
+				t.Errorf("the audit log has %q", entries)
+			}
+			var n int
+			if err := r.db.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM users)`).Scan(&n); err != nil || n != 0 {
+				t.Errorf("%d users and sessions were made, %v", n, err)
+			}
+			r.noCanary("canary-code-", "canary-access-token-", "canary-client-secret")
+			for _, c := range r.issuer.Canaries() {
+				if c != "" && strings.Contains(f.Error()+f.Fix+causeOf(f), c) {
+					t.Errorf("the error holds a canary: %v (%s)", f, causeOf(f))
+				}
+			}
+		})
+	}
+}
+
+// A sign-in is finished once, whoever comes first, and by its own browser within its time.
+func TestSignInOnce(t *testing.T) { onBoth(t, testSignInOnce) }
+
+func testSignInOnce(t *testing.T, r *rig) {
+	ctx := t.Context()
+	at, secret, err := r.signIn.Begin(ctx, r.issuer.URL, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := r.visit(at)
+	// Somebody makes the browser come back with another answer: nothing is ended by it.
+	forged := url.Values{"state": {"forged"}, "code": {"x"}, "iss": {r.issuer.URL}}
+	if _, err := r.signIn.Finish(ctx, secret, forged, "", ""); err == nil {
+		t.Fatal("a forged answer was taken")
+	}
+	var won int
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			_, err := r.signIn.Finish(ctx, secret, answer, "", "")
+			var f *Failure
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				won++
+			case !errors.As(err, &f) || f.Status != http.StatusBadRequest:
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if won != 1 {
+		t.Errorf("the same answer was taken %d times", won)
+	}
+	at, secret, err = r.signIn.Begin(ctx, "test", "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer = r.visit(at)
+	r.pass(access.SignInWithin + time.Second)
+	if _, err := r.signIn.Finish(ctx, secret, answer, "", ""); err == nil {
+		t.Error("a sign-in that took too long was taken")
+	}
+}
+
+// A new session has a new ID, and the browser's old one ends.
+func TestSessionFixation(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, planted := range []string{"x", access.NewCookie(), r.enter()} {
+		at, secret, err := r.signIn.Begin(t.Context(), "test", "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done, err := r.signIn.Finish(t.Context(), secret, r.visit(at), planted, "")
+		if err != nil || done.Secret == planted {
+			t.Fatalf("the session that the browser brought goes on: %v", err)
+		}
+		if _, _, err := r.signIn.Session(t.Context(), planted); !errors.Is(err, access.ErrUnauthenticated) {
+			t.Errorf("the session that the browser brought is alive: %v", err)
+		}
+	}
+}
+
+func TestSessionExpires(t *testing.T) { onBoth(t, testSessionExpires) }
+
+func testSessionExpires(t *testing.T, r *rig) {
+	alive := func(s string) bool {
+		_, _, err := r.signIn.Session(t.Context(), s)
+		if err != nil && !errors.Is(err, access.ErrUnauthenticated) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	idle := r.enter()
+	r.pass(access.SessionIdle - time.Minute)
+	if !alive(idle) {
+		t.Error("gone before eight hours without a request")
+	}
+	r.pass(access.SessionIdle - time.Minute)
+	if !alive(idle) {
+		t.Error("the request before did not count")
+	}
+	r.pass(access.SessionIdle + time.Second)
+	if alive(idle) {
+		t.Error("alive after eight hours without a request")
+	}
+	busy := r.enter()
+	for range 23 {
+		r.pass(7 * time.Hour)
+		if !alive(busy) {
+			t.Fatal("gone although it is used")
+		}
+	}
+	r.pass(7*time.Hour + time.Minute)
+	if alive(busy) {
+		t.Error("alive after seven days")
+	}
+	kept := r.enter()
+	if n, err := r.signIn.Sweep(t.Context()); err != nil || n != 2 {
+		t.Errorf("swept %d, %v", n, err)
+	}
+	if !alive(kept) {
+		t.Error("a live session was swept")
+	}
+	if _, _, err := r.signIn.Begin(t.Context(), "test", "/"); err != nil {
+		t.Fatal(err)
+	}
+	r.pass(access.SignInWithin + time.Second)
+	if n, err := r.signIn.Sweep(t.Context()); err != nil || n != 1 {
+		t.Errorf("swept %d sign-ins, %v", n, err)
+	}
+}
+
+// seen_at is written once a minute at most.
+func TestSeenIsWrittenSeldom(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.enter()
+	at := func() (us int64) {
+		if err := r.db.QueryRow(t.Context(), `SELECT seen_at FROM sessions`).Scan(&us); err != nil {
+			t.Fatal(err)
+		}
+		return us
+	}
+	first := at()
+	for range 5 {
+		r.pass(11 * time.Second)
+		if _, _, err := r.signIn.Session(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if at() != first {
+		t.Error("written within a minute")
+	}
+	r.pass(6 * time.Second)
+	if _, _, err := r.signIn.Session(t.Context(), s); err != nil || at() == first {
+		t.Errorf("not written after a minute, %v", err)
+	}
+}
+
+func TestPeople(t *testing.T) { onBoth(t, testPeople) }
+
+// What a person may do follows the last sign-in; and two people never look alike.
+func testPeople(t *testing.T, r *rig) {
+	ctx := t.Context()
+	ada := r.enter()
+	r.issuer.Set(func(s *oidctest.State) { s.Person["groups"] = "staff" })
+	again := r.enter()
+	for _, s := range []string{ada, again} {
+		got, p, err := r.signIn.Session(ctx, s)
+		if err != nil || len(p.Grants) != 0 || !slices.Equal(got.User.Groups, []string{"staff"}) {
+			t.Errorf("out of the group and still %+v, %v", p.Grants, err)
+		}
+	}
+	// Somebody else is given the address, with another name for it at the issuer.
+	r.issuer.Set(func(s *oidctest.State) { s.Person["sub"] = "ada-2" })
+	heir := r.enter()
+	got, p, err := r.signIn.Session(ctx, heir)
+	if err != nil || got.User.Email != "" || p.Actor != "user:"+got.User.ID {
+		t.Errorf("the heir of an address is %q, %v", p.Actor, err)
+	}
+	for _, s := range p.Subjects {
+		if s.ID == "ada@example.com" {
+			t.Error("the heir of an address has the rights of whoever had it before")
+		}
+	}
+	// An address that is not verified, or made of other letters, is nobody's.
+	for n, edit := range []map[string]any{
+		{"email": "bob@example.com", "email_verified": false}, {"email": "bob@example.com", "email_verified": nil}, {"email": "bob@example.com", "email_verified": 1},
+		{"email": "bоb@example.com", "email_verified": true}, {"email": "bob@example.com\n", "email_verified": true}, {"email": "\"bob b\"@example.com", "email_verified": true}, //nolint:gosmopolitan // a Cyrillic о
+		{"email": []string{"bob@example.com"}, "email_verified": true}, {"email": nil, "email_verified": true}, {"email": "usr_x", "email_verified": true},
+	} {
+		r.issuer.Set(func(s *oidctest.State) {
+			s.Person["sub"], s.Person["email"], s.Person["email_verified"] = "bob-"+string(rune('a'+n)), edit["email"], edit["email_verified"]
+		})
+		got, p, err := r.signIn.Session(ctx, r.enter())
+		if err != nil || p.Actor != "user:"+got.User.ID {
+			t.Errorf("%v: the actor is %q, %v", edit, p.Actor, err)
+		}
+	}
+	// Whoever is disabled is out at once, and does not come back.
+	err = r.db.InTx(db.WithOrg(ctx, access.DefaultOrg), func(ctx context.Context, tx db.Q) error {
+		_, err := tx.Exec(ctx, `UPDATE users SET disabled = $1 WHERE subject = 'ada-1' AND org_id = 'default'`, true)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.signIn.Session(ctx, ada); !errors.Is(err, access.ErrUnauthenticated) {
+		t.Errorf("disabled, and in: %v", err)
+	}
+	if _, _, err := r.signIn.Session(ctx, heir); err != nil {
+		t.Errorf("somebody else was disabled: %v", err)
+	}
+	r.issuer.Set(func(s *oidctest.State) { s.Person["sub"] = "ada-1" })
+	var f *Failure
+	if _, err := r.tryEnter(nil); !errors.As(err, &f) || f.Status != http.StatusForbidden || !errors.Is(err, access.ErrDisabled) {
+		t.Errorf("disabled, and signed in: %v", err)
+	}
+	if log := r.audit(); log[len(log)-1] != "user:test/ada-1 session:create refused" {
+		t.Errorf("the audit log ends with %q", log[len(log)-1])
+	}
+}
+
+// Two people with one address who come at once: one has it.
+func TestOneAddressAtOnce(t *testing.T) { onBoth(t, testOneAddressAtOnce) }
+
+func testOneAddressAtOnce(t *testing.T, r *rig) {
+	var wg sync.WaitGroup
+	for n := range 8 {
+		wg.Go(func() {
+			u := access.User{OrgID: access.DefaultOrg, Issuer: r.issuer.URL, Subject: "twin-" + string(rune('a'+n)), Email: "twin@example.com"}
+			if _, err := r.signIn.enter(t.Context(), r.signIn.issuers[0], u, "", ""); err != nil {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	wg.Wait()
+	var n, with int
+	if err := r.db.QueryRow(db.System(t.Context()), `SELECT count(*), sum(CASE WHEN email <> '' THEN 1 ELSE 0 END) FROM users`).Scan(&n, &with); err != nil || n != 8 || with != 1 {
+		t.Errorf("%d people, %d with the address, %v", n, with, err)
+	}
+}
+
+func TestAllowedDomains(t *testing.T) {
+	t.Parallel()
+	r := newRigWith(t, func(i *Issuer) { i.AllowedDomains = []string{"example.com"} })
+	r.enter()
+	for _, person := range []map[string]any{
+		{"email": "eve@evil.com", "email_verified": true}, {"email": "eve@example.com", "email_verified": false}, {"email": nil, "email_verified": true},
+		{"email": "eve@example.com.evil.com", "email_verified": true}, {"email": "eve@sub.example.com", "email_verified": true}, {"email": "eve@evil.com@example.com", "email_verified": true},
+	} {
+		r.issuer.Set(func(s *oidctest.State) {
+			s.Person["sub"], s.Person["email"], s.Person["email_verified"] = "eve", person["email"], person["email_verified"]
+		})
+		var f *Failure
+		if _, err := r.tryEnter(nil); !errors.As(err, &f) || f.Status != http.StatusForbidden {
+			t.Errorf("%v: %v", person, err)
+		}
+	}
+}
+
+// An issuer that is taken out of the configuration, or given to another
+// organisation, takes its people's sessions with it.
+func TestIssuerTakenOut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.enter()
+	is := r.signIn.issuers[0]
+	without, err := New(t.Context(), Options{PublicURL: "https://zopday.example.com", DB: r.db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := without.Session(t.Context(), s); !errors.Is(err, access.ErrUnauthenticated) {
+		t.Errorf("%v", err)
+	}
+	is.org = "another"
+	if _, _, err := r.signIn.Session(t.Context(), s); !errors.Is(err, access.ErrUnauthenticated) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, at := range []string{"", "zopday.example.com", "http://zopday.example.com", "https://", "https://zopday.example.com/sub", "ftp://zopday.example.com", "https://a:b@zopday.example.com", "https://zopday.example.com/?x=1"} {
+		if _, err := New(t.Context(), Options{PublicURL: at, DB: r.db}); err == nil || !strings.Contains(err.Error(), "--public-url") {
+			t.Errorf("%q: %v", at, err)
+		}
+	}
+	for _, at := range []string{"https://zopday.example.com", "https://zopday.example.com:8443/", "http://127.0.0.1:5087", "http://localhost:5087", "http://[::1]:5087"} {
+		if _, err := New(t.Context(), Options{PublicURL: at, DB: r.db}); err != nil {
+			t.Errorf("%q: %v", at, err)
+		}
+	}
+	_, err := New(t.Context(), Options{Config: Config{Issuers: []Issuer{{URL: "https://x.example.com", Organisation: "nobody"}}}, PublicURL: "https://zopday.example.com", DB: r.db})
+	if err == nil || !strings.Contains(err.Error(), "nobody") || !strings.Contains(err.Error(), "zopday orgs create") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestLocalPath(t *testing.T) {
+	t.Parallel()
+	for _, next := range []string{
+		"", "evil", "//evil.com", "///evil.com", `/\evil.com`, `\\evil.com`, "/%2fevil.com", "/%2Fevil.com", "%2f%2fevil.com", "/%5cevil.com", "/%255cevil.com", "/%252fevil.com",
+		"javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,x", "https://evil.com", "http:/evil.com", "https:evil.com", " //evil.com", "\t//evil.com", "/\t/evil.com", "/\n/evil.com", "/\r\nX: y",
+		"/%0d%0aX:%20y", "/%00", "/é", "/auth/login", "/auth/callback?x=y", "/auth", "/%61uth/login", "/%zz", "/" + strings.Repeat("a", maxNext),
+	} {
+		if got := LocalPath(next); got != start {
+			t.Errorf("%q goes to %q", next, got)
+		}
+	}
+	for _, next := range []string{"/", "/zopday", "/zopday/jobs/job_1?tab=log&x=%2Fy", "/zopday/a%20b", "/authors"} {
+		if got := LocalPath(next); got != next {
+			t.Errorf("%q goes to %q", next, got)
+		}
+	}
+}
