@@ -48,6 +48,10 @@ func (a Assignment) Grant() Grant {
 	return Grant{Role: a.Role, Scope: a.Scope, Policies: a.Policies, Assignment: a.ID}
 }
 
+// MakesAdmin reports whether it makes an admin of its subject: one of those of whom
+// [KeepAdmin] keeps the last.
+func (a Assignment) MakesAdmin() bool { return a.RoleID == Admin && a.Scope.Kind == OrgScope }
+
 const assignmentColumns = `a.id, a.org_id, a.subject_kind, a.subject, a.role, coalesce(r.name, ''), coalesce(r.policies, ''), a.scope_kind, a.scope_id, a.created_by, a.created_at`
 
 const assignmentsFrom = ` FROM assignments a LEFT JOIN roles r ON r.org_id = a.org_id AND r.id = a.role WHERE `

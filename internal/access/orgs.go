@@ -35,8 +35,9 @@ var (
 // stand in a path, and in the audit log nobody can make it look like another.
 var nameRE = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
-// GoodName reports whether a token, role or team may be called so.
-func GoodName(name string) bool { return nameRE.MatchString(name) }
+// GoodName reports whether a token, role or team may be called so. A token's text
+// may not: it would be kept and shown, and has come into the wrong field.
+func GoodName(name string) bool { return nameRE.MatchString(name) && Redact(name) == name }
 
 // NameRule says in words what GoodName takes.
 const NameRule = "use 1 to 63 of A-Z, a-z, 0-9, hyphen and underscore, the first a letter or digit"

@@ -33,9 +33,8 @@ const (
 )
 
 var (
-	base     = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding)
-	tokenRE  = regexp.MustCompile(`^zop_[a-z2-7]{46}$`)
-	hashSize = hex.EncodedLen(sha256.Size)
+	base    = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding)
+	tokenRE = regexp.MustCompile(`^zop_[a-z2-7]{46}$`)
 )
 
 // NewSecret makes the text of a token. Only its hash is ever stored.
@@ -59,6 +58,14 @@ func checksum(front string) string {
 // holds. Whether there is such a token, only the database knows.
 func Genuine(text string) bool {
 	return tokenRE.MatchString(text) && checksum(text[:len(text)-sumChars]) == text[len(text)-sumChars:]
+}
+
+var tokenInText = regexp.MustCompile(TokenPattern)
+
+// Redact is a text without the tokens in it, for what is kept or logged of what a
+// caller wrote: a token may be pasted where its name belongs.
+func Redact(text string) string {
+	return tokenInText.ReplaceAllString(text, TokenPrefix+"[redacted]")
 }
 
 // hintOf is the part of a token by which a person knows it again; "" for one that

@@ -91,6 +91,11 @@ func newRigWith(t *testing.T, dsn string, more func(*rig, *provision.Config)) *r
 	if err := d.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	for _, org := range []string{"org1", "org2"} {
+		if _, err := d.Exec(db.System(t.Context()), `INSERT INTO organisations (id, name, created_at) VALUES ($1, $1, 0)`, org); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r := &rig{t: t, db: d, ledger: ledger.New(d, ledger.Options{}), log: &lockedBuffer{}, stop: make(chan struct{})}
 	c := provision.Config{Ledger: r.ledger, Log: observe.NewLogger(r.log, slog.LevelDebug, true)}
 	more(r, &c)

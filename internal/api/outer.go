@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zopday/provisioner/internal/access"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/observe"
 	"github.com/zopday/provisioner/internal/provision"
@@ -184,7 +185,7 @@ func (s *server) note(r *http.Request, rec *recorder, route string, took time.Du
 	if route == "/healthz" || route == "/readyz" || route == "/metrics" {
 		return
 	}
-	s.Log.InfoContext(r.Context(), "request", "request", provision.RequestID(r.Context()), "method", method, "path", clip(r.URL.Path, 200),
+	s.Log.InfoContext(r.Context(), "request", "request", provision.RequestID(r.Context()), "method", method, "path", access.Redact(clip(r.URL.Path, 200)),
 		"status", status, "ms", took.Milliseconds(), "bytes", rec.written, "peer", peer(r))
 }
 

@@ -205,8 +205,10 @@ func (s *Service) DeleteAssignment(ctx context.Context, id string) error {
 		if err := access.DeleteAssignment(ctx, tx, p.OrgID, a.ID); err != nil {
 			return audit.Entry{}, err
 		}
-		if err := access.KeepAdmin(ctx, tx, p.OrgID, s.SignIn); err != nil {
-			return audit.Entry{}, err
+		if a.MakesAdmin() {
+			if err := access.KeepAdmin(ctx, tx, p.OrgID, s.SignIn); err != nil {
+				return audit.Entry{}, err
+			}
 		}
 		return assignmentEntry("assignment:delete", a), nil
 	})

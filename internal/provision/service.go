@@ -151,7 +151,7 @@ func (s *Service) refused(ctx context.Context, policy access.Policy, resource st
 		return err
 	}
 	var r *Refusal
-	e := audit.Entry{ResourceID: clip(resource), Detail: map[string]any{"reason": "internal error"}}
+	e := audit.Entry{ResourceID: access.Redact(clip(resource)), Detail: map[string]any{"reason": "internal error"}}
 	outcome := audit.Failed
 	if errors.As(err, &r) {
 		outcome = audit.Refused

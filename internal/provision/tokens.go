@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -116,7 +117,7 @@ func expiry(now time.Time, in, at string, otherwise *time.Duration) (*time.Time,
 	return &end, nil
 }
 
-// checkGrants refuses what is wrong with a request for grants by itself.
+// faults are what is wrong with a request by itself.
 func (r TokenRequest) faults() []job.FieldError {
 	fields := checkName(r.Name)
 	grants := r.grants()
@@ -299,15 +300,17 @@ func (s *Service) GetToken(ctx context.Context, ref string) (*TokenView, error) 
 // RevokeToken ends a token at once and for good. Its row stays, for the audit log.
 func (s *Service) RevokeToken(ctx context.Context, ref string) error {
 	return s.changeAccess(ctx, access.TokenManage, ref, func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
-		t, _, err := s.tokenOf(ctx, tx, p, ref)
+		t, holds, err := s.tokenOf(ctx, tx, p, ref)
 		if err != nil {
 			return audit.Entry{}, err
 		}
 		if err := access.RevokeToken(ctx, tx, p.OrgID, t.ID, p.Actor); err != nil {
 			return audit.Entry{}, err
 		}
-		if err := access.KeepAdmin(ctx, tx, p.OrgID, s.SignIn); err != nil {
-			return audit.Entry{}, err
+		if t.State == access.TokenLive && slices.ContainsFunc(holds, access.Assignment.MakesAdmin) {
+			if err := access.KeepAdmin(ctx, tx, p.OrgID, s.SignIn); err != nil {
+				return audit.Entry{}, err
+			}
 		}
 		return audit.Entry{Action: "token:revoke", ResourceType: "token", ResourceID: t.ID, Detail: map[string]any{"name": t.Name}}, nil
 	})
