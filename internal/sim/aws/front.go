@@ -292,6 +292,10 @@ func (c *Cloud) execute(a *api, r *request, early *Error) answer {
 	if early != nil {
 		return a.renderError(r.id, early)
 	}
+	r.Actions = a.actions(r)
+	if missing := c.World.Denied(r.Call); missing != "" {
+		return a.renderError(r.id, a.denied(r, missing))
+	}
 	if a.protocol == ec2Protocol && r.Form.Get("DryRun") == "true" {
 		return a.renderError(r.id, refuseStatus(412, "DryRunOperation", "Request would have succeeded, but DryRun flag is set."))
 	}
@@ -299,6 +303,7 @@ func (c *Cloud) execute(a *api, r *request, early *Error) answer {
 	if err == nil {
 		var ans answer
 		if ans, err = a.render(r, out); err == nil {
+			a.link(r)
 			return ans
 		}
 	}

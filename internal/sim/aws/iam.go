@@ -61,7 +61,7 @@ func (s *iamService) State() any { return s.state }
 
 // presentRoles are the service-linked roles of an account that has been in use: the services make them by themselves
 // the first time, and never take them away.
-var presentRoles = []string{"autoscaling.amazonaws.com", "elasticloadbalancing.amazonaws.com", "eks.amazonaws.com", "eks-nodegroup.amazonaws.com", "support.amazonaws.com", "trustedadvisor.amazonaws.com"}
+var presentRoles = []string{"autoscaling.amazonaws.com", "elasticloadbalancing.amazonaws.com", "eks.amazonaws.com", "eks-nodegroup.amazonaws.com", "rds.amazonaws.com", "elasticache.amazonaws.com", "support.amazonaws.com", "trustedadvisor.amazonaws.com"}
 
 var accountAge = time.Date(2019, 1, 19, 23, 27, 57, 0, time.UTC)
 
@@ -177,6 +177,7 @@ func (s *iamService) operations() map[string]typedOp {
 		"PutUserPermissionsBoundary": op(s.putUserBoundary), "DeleteUserPermissionsBoundary": op(s.deleteUserBoundary),
 		"PutUserPolicy": op(s.putUserPolicy), "GetUserPolicy": op(s.getUserPolicy), "DeleteUserPolicy": op(s.deleteUserPolicy),
 		"ListUserPolicies": op(s.listUserPolicies), "ListPolicyVersions": op(s.listPolicyVersions), "ListEntitiesForPolicy": op(s.listEntitiesForPolicy),
+		"SimulatePrincipalPolicy": op(s.simulatePrincipal),
 	}
 	maps.Copy(ops, s.providerOperations())
 	return ops

@@ -127,11 +127,11 @@ func TestIAMRefusals(t *testing.T) {
 func TestRolesPerAccountQuota(t *testing.T) {
 	r := newRig(t, immediate)
 	c := iam.NewFromConfig(r.cfg)
-	r.w.SetQuota("aws", "iam", quotaRoles, "", "", 7) // six are there from the beginning
+	r.w.SetQuota("aws", "iam", quotaRoles, "", "", 9) // eight are there from the beginning
 	must(c.CreateRole(r.ctx(), &iam.CreateRoleInput{RoleName: awssdk.String("one"), AssumeRolePolicyDocument: awssdk.String(ec2Trust)}))(t)
 	_, err := c.CreateRole(r.ctx(), &iam.CreateRoleInput{RoleName: awssdk.String("two"), AssumeRolePolicyDocument: awssdk.String(ec2Trust)})
 	wantCode(t, err, "LimitExceeded")
-	if !strings.Contains(err.Error(), "Cannot exceed quota for RolesPerAccount: 7") {
+	if !strings.Contains(err.Error(), "Cannot exceed quota for RolesPerAccount: 9") {
 		t.Error(err)
 	}
 }

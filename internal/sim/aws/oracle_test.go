@@ -71,6 +71,10 @@ func TestRecordings(t *testing.T) {
 
 func replay(t *testing.T, rec recording) {
 	r := newRig(t, immediate)
+	// The accounts of the recordings had no databases yet.
+	if _, err := r.w.RemoveObject("arn:aws:iam::" + testAccount + ":role/aws-service-role/rds.amazonaws.com/AWSServiceRoleForRDS"); err != nil {
+		t.Fatal(err)
+	}
 	vars := layNetwork(t, r)
 	for i, st := range rec.Steps {
 		r.w.Step(time.Duration(st.Step) * time.Second)
