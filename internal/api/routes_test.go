@@ -124,8 +124,14 @@ var wantPolicies = map[string][]access.Policy{
 	"PUT /cloud-accounts/{id}/clusters/{region}/{name}/access":    {access.CloudAccountManage},
 	"DELETE /cloud-accounts/{id}/clusters/{region}/{name}/access": {access.CloudAccountManage},
 
+	"GET /auth/login":    {access.Public}, // TestSignIn… have these
+	"GET /auth/callback": {access.Public},
+	"POST /auth/logout":  {access.Public},
+	"GET /auth/session":  {access.Authenticated},
+
 	"GET /audit-logs":        {access.AuditView},
 	"GET /audit-logs/verify": {access.AuditView},
+	"GET /audit-logs/export": {access.AuditView},
 	"GET /healthz":           {access.Public},
 	"GET /readyz":            {access.Public},
 	"GET /version":           {access.Public}, // these two are bounded by where the request comes from,
@@ -155,7 +161,9 @@ func TestEveryRouteHasItsPolicy(t *testing.T) {
 			body = "{}"
 		}
 		if want[0] == access.Public {
-			if a := r.do("", method, path, ""); a.status != 200 {
+			// Where no sign-in is configured, its pages say so.
+			right := map[string]int{"/auth/login": 404, "/auth/callback": 404}
+			if a := r.do("", method, path, ""); a.status != max(200, right[path]) {
 				t.Errorf("%s without a token: %d", op, a.status)
 			}
 			continue
@@ -209,7 +217,7 @@ func testRefusedMutationsAreAudited(t *testing.T, r *rig) {
 	if r.do(viewerToken, "GET", "/audit-logs/verify", "").into(t, &check); !check.Whole || check.Seq != 0 || check.Unsealed != 4 || check.Warning != "" {
 		t.Errorf("before it is sealed the log verifies as %+v", check)
 	}
-	if n, err := audit.Seal(t.Context(), r.db); err != nil || n != 5 {
+	if n, err := audit.Seal(db.System(t.Context()), r.db); err != nil || n != 5 {
 		t.Fatalf("%d entries sealed, %v", n, err)
 	}
 	if r.do(viewerToken, "GET", "/audit-logs/verify", "").into(t, &check); !check.Whole || check.Seq != 4 || check.Hash == "" || check.Unsealed != 0 {
@@ -219,10 +227,11 @@ func testRefusedMutationsAreAudited(t *testing.T, r *rig) {
 	if r.db.Dialect() == db.Postgres {
 		unguard = `ALTER TABLE audit_log DISABLE TRIGGER USER`
 	}
-	if _, err := r.db.Writer().Exec(t.Context(), unguard); err != nil {
+	behind := r.behind()
+	if _, err := behind.Exec(t.Context(), unguard); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.db.Writer().Exec(t.Context(), `UPDATE audit_log SET actor = 'nobody' WHERE seq = 2 AND org_id = 'org1'`); err != nil {
+	if _, err := behind.Exec(t.Context(), `UPDATE audit_log SET actor = 'nobody' WHERE seq = 2 AND org_id = 'org1'`); err != nil {
 		t.Fatal(err)
 	}
 	if r.do(viewerToken, "GET", "/audit-logs/verify", "").into(t, &check); check.Whole || check.Seq != 2 || check.Reason == "" {

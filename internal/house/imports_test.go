@@ -82,8 +82,8 @@ var rules = map[string]rule{
 	"internal/observe": {may: "internal/ledger internal/job internal/db", tests: "internal/pgtest"},
 	"internal/api": {
 		// db, ledger and audit for their types alone: a filter, an entry, a passing error.
-		may:   "internal/job internal/provision internal/access internal/observe internal/db internal/ledger internal/audit internal/components internal/kube",
-		tests: "internal/secrets internal/spaces/... internal/cloud/... internal/reconciler internal/steps internal/sim/... internal/pgtest",
+		may:   "internal/job internal/provision internal/access internal/access/oidc internal/accounts internal/cloud internal/observe internal/db internal/ledger internal/audit internal/components internal/kube",
+		tests: "internal/secrets internal/spaces/... internal/cloud/... internal/reconciler internal/steps internal/sim/... internal/access/oidctest internal/pgtest",
 	},
 	"internal/client": {may: "internal/job"},
 	"internal/cli":    {may: "internal/job internal/client"},

@@ -33,10 +33,15 @@ type Config struct {
 	Pausers    *remediation.Registry // what may be paused; nil: nothing
 	Pace       pipeline.Pace         // simulated clouds: how much faster than real time they run
 	Accounts   *accounts.Store       // the cloud accounts that jobs work in; nil: default alone, the process's own identity
+	TokenDir   string                // where token files of cloud accounts may be; "": nowhere
 	Gates      job.Gates             // the feature gates that are on
-	SignIn     bool                  // people can sign in, so users and groups count among the admins
-	Log        *slog.Logger
-	Now        func() time.Time // nil: the wall clock; only for words, never for what is stored
+
+	// CloudPolicies are the least that jobs need at a cloud; nil: not known here.
+	CloudPolicies func(job.Provider) []cloud.Policy
+
+	SignIn bool // people can sign in, so users and groups count among the admins
+	Log    *slog.Logger
+	Now    func() time.Time // nil: the wall clock; only for words, never for what is stored
 
 	Clock func(context.Context, db.Q) (time.Time, error) // by which schedules are due; nil: the database's
 }
