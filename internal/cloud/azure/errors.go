@@ -300,6 +300,10 @@ func answered(ce *pipeline.CloudError, req *http.Request, resp *http.Response) {
 		if req.Header.Get("If-None-Match") != "" {
 			ce.Class = pipeline.Exists
 		}
+	case req.Method == http.MethodDelete && ce.Class == pipeline.NotFound && resp.StatusCode != http.StatusNotFound:
+		// Something refers to what is to go, as an interface that is just being made
+		// does to a pool: it is there, whatever the code says.
+		ce.Class = pipeline.Busy
 	case ce.Class == pipeline.Unknown, ce.Class == pipeline.Invalid && resp.StatusCode >= 500:
 		if c := classOfStatus(resp.StatusCode); c != pipeline.Unknown {
 			ce.Class = c

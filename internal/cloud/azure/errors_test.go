@@ -214,3 +214,18 @@ func TestRetryAfter(t *testing.T) {
 		}
 	}
 }
+
+// What refuses to go because something refers to it is there, although the code
+// says that a reference leads nowhere.
+func TestReferredToIsNotGone(t *testing.T) {
+	for method, want := range map[string]pipeline.Class{http.MethodDelete: pipeline.Busy, http.MethodPut: pipeline.NotFound} {
+		req, err := http.NewRequestWithContext(t.Context(), method, "https://management.azure.com/x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ce := classify(&flight{sent: true}, req, answer(http.StatusBadRequest, wrapped("InvalidResourceReference", "Resource p referenced by resource v was not found."), nil), nil)
+		if ce.Class != want {
+			t.Errorf("%s: %s, want %s", method, ce.Class, want)
+		}
+	}
+}

@@ -221,6 +221,7 @@ func (c *Cloud) rejoin(set, vm *Resource) {
 		}
 		c.touch(nic)
 	}
+	take(vm.Properties.sub("networkProfileConfiguration"), set.Properties.sub("virtualMachineProfile.networkProfile"), "networkInterfaceConfigurations")
 }
 
 // take copies a member, or its absence.
