@@ -46,6 +46,7 @@ func (p people) Authenticate(_ context.Context, token string) (access.Principal,
 // A rig is the API on a real ledger.
 type rig struct {
 	t       *testing.T
+	dsn     string
 	db      *db.DB
 	ledger  *ledger.Ledger
 	service *provision.Service
@@ -69,7 +70,7 @@ func onBoth(t *testing.T, test func(t *testing.T, r *rig)) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		test(t, newRigOn(t, pgtest.Database(t)))
+		test(t, newRigOn(t, pgtest.ServiceDatabase(t)))
 	})
 }
 
@@ -96,7 +97,7 @@ func newRigWith(t *testing.T, dsn string, more func(*rig, *provision.Config)) *r
 			t.Fatal(err)
 		}
 	}
-	r := &rig{t: t, db: d, ledger: ledger.New(d, ledger.Options{}), log: &lockedBuffer{}, stop: make(chan struct{})}
+	r := &rig{t: t, dsn: dsn, db: d, ledger: ledger.New(d, ledger.Options{}), log: &lockedBuffer{}, stop: make(chan struct{})}
 	c := provision.Config{Ledger: r.ledger, Log: observe.NewLogger(r.log, slog.LevelDebug, true)}
 	more(r, &c)
 	r.service = provision.New(c)
@@ -136,6 +137,21 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// behind is the rig's database for whoever the service's rights do not hold: on
+// PostgreSQL a superuser.
+func (r *rig) behind() db.Q {
+	r.t.Helper()
+	if r.db.Dialect() != db.Postgres {
+		return r.db
+	}
+	d, err := db.Open(r.t.Context(), pgtest.Superuser(r.t, r.dsn))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = d.Close() })
+	return d
 }
 
 // An answer is a response, read.
@@ -235,7 +251,7 @@ func (r *rig) create(body string) provision.JobView {
 // set writes the engine's part of a job as a worker would have left it.
 func (r *rig) set(id string, edit func(j *job.Job)) {
 	r.t.Helper()
-	_, err := r.ledger.Change(r.t.Context(), nil, "org1", id, func(j *job.Job, _ ledger.Standing) error {
+	_, err := r.ledger.Change(db.System(r.t.Context()), nil, "org1", id, func(j *job.Job, _ ledger.Standing) error {
 		edit(j)
 		return nil
 	})

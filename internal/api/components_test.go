@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/zopday/provisioner/internal/components"
+	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pgtest"
 	"github.com/zopday/provisioner/internal/provision"
@@ -55,7 +56,7 @@ func newShop(t *testing.T, dsn string) *shop {
 
 func (s *shop) addSpace(org, name, spaceType string) string {
 	s.t.Helper()
-	id, err := s.registry.Register(s.t.Context(), &configv1.Space{OrgId: org, Name: name, SubjectType: "cluster", SubjectId: job.NewID("clu"), Provider: "aws", Region: "us-east-1",
+	id, err := s.registry.Register(db.System(s.t.Context()), &configv1.Space{OrgId: org, Name: name, SubjectType: "cluster", SubjectId: job.NewID("clu"), Provider: "aws", Region: "us-east-1",
 		SpaceType: spaceType, CloudAccountId: "default", Config: map[string]string{"region": "us-east-1", "cluster": "eks-1"}})
 	if err != nil {
 		s.t.Fatal(err)
@@ -72,7 +73,7 @@ func shops(t *testing.T, test func(t *testing.T, s *shop)) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		test(t, newShop(t, pgtest.Database(t)))
+		test(t, newShop(t, pgtest.ServiceDatabase(t)))
 	})
 }
 

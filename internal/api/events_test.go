@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 )
 
@@ -72,7 +73,7 @@ func next(t *testing.T, ch <-chan message) (message, bool) {
 
 func (r *rig) event(id, text string) {
 	r.t.Helper()
-	if err := r.ledger.AddEvents(r.t.Context(), nil, "org1", id, job.Event{Type: "note", Run: 1, Message: text}); err != nil {
+	if err := r.ledger.AddEvents(db.System(r.t.Context()), nil, "org1", id, job.Event{Type: "note", Run: 1, Message: text}); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zopday/provisioner/internal/access"
+	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/observe"
 	"github.com/zopday/provisioner/internal/provision"
@@ -204,7 +205,7 @@ func TestNoTokenIsEverWritten(t *testing.T) {
 		}
 	}
 	r.do("", "GET", "/provisioning-jobs", "", "Authorization", "Basic "+wrong)
-	rows, err := r.db.Query(t.Context(), `SELECT actor || action || resource_id || outcome || coalesce(CAST(detail AS text), '') FROM audit_log`)
+	rows, err := r.db.Query(db.System(t.Context()), `SELECT actor || action || resource_id || outcome || coalesce(CAST(detail AS text), '') FROM audit_log`)
 	if err != nil {
 		t.Fatal(err)
 	}

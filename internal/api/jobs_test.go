@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/provision"
 )
@@ -241,7 +242,7 @@ func testDatastoresAreNeverChanged(t *testing.T, r *rig) {
 		CloudAccountID: "default", Region: "us-east-1", SubjectType: "datastore", SubjectID: job.NewID("dst"), Status: job.Completed, Phase: job.PhaseProvision,
 		Config: job.Config{Spec: json.RawMessage(`{"engine":"postgres","tier":"small"}`)}, CreatedBy: "ana",
 	}
-	if err := r.ledger.Insert(t.Context(), r.db, j); err != nil {
+	if err := r.ledger.Insert(db.System(t.Context()), r.db, j); err != nil {
 		t.Fatal(err)
 	}
 	for _, field := range []string{"tier", "class", "storage", "version", "replicas", "flags"} {

@@ -16,6 +16,7 @@ import (
 
 	cloudazure "github.com/zopday/provisioner/internal/cloud/azure"
 	"github.com/zopday/provisioner/internal/components"
+	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/provision"
 	"github.com/zopday/provisioner/internal/reconciler"
@@ -342,7 +343,7 @@ func (r *round) failsAndRecovers(id string) (told string) {
 // jobs aside.
 func (r *round) secretsAreKept(told string) {
 	r.t.Helper()
-	rows, err := r.db.Query(r.t.Context(), `SELECT coalesce(CAST(detail AS text), '') || resource_id FROM audit_log`)
+	rows, err := r.db.Query(db.System(r.t.Context()), `SELECT coalesce(CAST(detail AS text), '') || resource_id FROM audit_log`)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/ledger"
 	"github.com/zopday/provisioner/internal/provision"
@@ -147,7 +148,7 @@ func TestFailedJobsTakeWhatNoFinishedStepUsed(t *testing.T) {
 func testFailedJobsTakeWhatNoFinishedStepUsed(t *testing.T, r *rig) {
 	v := r.create(withLB)
 	// The network, the identity and the launch template are done; the VMs failed.
-	claimed, err := r.ledger.Claim(t.Context(), "w1", 1, ledger.ClaimOptions{})
+	claimed, err := r.ledger.Claim(db.System(t.Context()), "w1", 1, ledger.ClaimOptions{})
 	if err != nil || len(claimed) != 1 {
 		t.Fatalf("claim: %v, %d", err, len(claimed))
 	}
@@ -158,7 +159,7 @@ func testFailedJobsTakeWhatNoFinishedStepUsed(t *testing.T, r *rig) {
 	}
 	rows = append(rows, job.StepState{Run: 1, Name: "stepCreateVMs", Direction: job.Up, Status: job.StepFailed})
 	c.Job.Status, c.Job.Error = job.Failed, &job.Error{Code: "quota-exceeded", Message: "the account allows 5 vCPUs", Step: "stepCreateVMs"}
-	if _, err := r.ledger.Checkpoint(t.Context(), c.Lease, ledger.Checkpoint{Job: c.Job, Steps: rows, Config: true, Release: true}); err != nil {
+	if _, err := r.ledger.Checkpoint(db.System(t.Context()), c.Lease, ledger.Checkpoint{Job: c.Job, Steps: rows, Config: true, Release: true}); err != nil {
 		t.Fatal(err)
 	}
 	path := "/provisioning-jobs/" + v.ID
@@ -195,7 +196,7 @@ func TestFailedJobKeepsWhatExists(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	v := r.create(withLB)
-	c, err := r.ledger.Claim(t.Context(), "w1", 1, ledger.ClaimOptions{})
+	c, err := r.ledger.Claim(db.System(t.Context()), "w1", 1, ledger.ClaimOptions{})
 	if err != nil || len(c) != 1 {
 		t.Fatalf("claim: %v, %d", err, len(c))
 	}
@@ -205,7 +206,7 @@ func TestFailedJobKeepsWhatExists(t *testing.T) {
 	}
 	j := c[0].Job
 	j.Status, j.Error = job.Failed, &job.Error{Code: "timed-out", Message: "targets are unhealthy", Step: "stepCreateListener"}
-	_, err = r.ledger.Checkpoint(t.Context(), c[0].Lease, ledger.Checkpoint{Job: j, Release: true,
+	_, err = r.ledger.Checkpoint(db.System(t.Context()), c[0].Lease, ledger.Checkpoint{Job: j, Release: true,
 		Steps: []job.StepState{
 			{Run: 1, Name: "stepCreateVMs", Direction: job.Up, Status: job.StepFailed},
 			{Run: 1, Name: "stepCreateTargetGroup", Direction: job.Up, Status: job.StepDone},
@@ -269,7 +270,7 @@ func TestExplainNamesTheWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	v := r.create(vmJob("shop", `"submit":true`))
-	if err := r.ledger.Register(t.Context(), ledger.Worker{ID: "w1", Host: "here"}); err != nil {
+	if err := r.ledger.Register(db.System(t.Context()), ledger.Worker{ID: "w1", Host: "here"}); err != nil {
 		t.Fatal(err)
 	}
 	r.claim(v.ID)
@@ -331,7 +332,7 @@ func TestDelete(t *testing.T) {
 }
 
 func (r *rig) claim(string) {
-	if c, err := r.ledger.Claim(r.t.Context(), "w1", 1, ledger.ClaimOptions{}); err != nil || len(c) != 1 {
+	if c, err := r.ledger.Claim(db.System(r.t.Context()), "w1", 1, ledger.ClaimOptions{}); err != nil || len(c) != 1 {
 		r.t.Fatalf("claim: %v, %d", err, len(c))
 	}
 }
@@ -342,11 +343,11 @@ func (r *rig) claimLB(id string) {
 }
 
 func (r *rig) park(string) {
-	c, err := r.ledger.Claim(r.t.Context(), "w1", 1, ledger.ClaimOptions{})
+	c, err := r.ledger.Claim(db.System(r.t.Context()), "w1", 1, ledger.ClaimOptions{})
 	if err != nil || len(c) != 1 {
 		r.t.Fatalf("claim: %v, %d", err, len(c))
 	}
-	if _, err := r.ledger.Checkpoint(r.t.Context(), c[0].Lease, ledger.Checkpoint{Job: c[0].Job, Release: true}); err != nil {
+	if _, err := r.ledger.Checkpoint(db.System(r.t.Context()), c[0].Lease, ledger.Checkpoint{Job: c[0].Job, Release: true}); err != nil {
 		r.t.Fatal(err)
 	}
 }
