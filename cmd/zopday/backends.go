@@ -6,14 +6,15 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/zopday/provisioner/internal/access"
 	"github.com/zopday/provisioner/internal/api"
 	"github.com/zopday/provisioner/internal/audit"
 	"github.com/zopday/provisioner/internal/cli"
+	"github.com/zopday/provisioner/internal/client"
 	"github.com/zopday/provisioner/internal/cloud/aws"
 	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/observe"
+	"github.com/zopday/provisioner/internal/provision"
 	"github.com/zopday/provisioner/internal/server"
 )
 
@@ -99,12 +100,24 @@ func useSimulated(c *server.Config, e cli.CloudEndpoint) error {
 
 // verifyAudit walks the audit log of a database itself, so that it can be
 // checked without trusting a server.
-func verifyAudit(ctx context.Context, dsn string) (cli.AuditHead, error) {
+func verifyAudit(ctx context.Context, dsn string) ([]cli.AuditChain, error) {
 	d, err := db.Open(ctx, dsn)
 	if err != nil {
-		return cli.AuditHead{}, err
+		return nil, err
 	}
 	defer d.Close()
-	r, err := audit.Verify(ctx, d, access.DefaultOrg)
-	return cli.AuditHead{Seq: r.Seq, Hash: r.Hash}, err
+	ctx = db.System(ctx)
+	orgs, err := audit.Orgs(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	chains := []cli.AuditChain{}
+	for _, org := range orgs {
+		check, err := provision.CheckAudit(ctx, d, org)
+		if err != nil {
+			return nil, err
+		}
+		chains = append(chains, cli.AuditChain{Org: org, AuditCheck: client.AuditCheck(*check)})
+	}
+	return chains, nil
 }

@@ -61,6 +61,7 @@ func (s *server) auditRoutes() {
 		return &out{listOf(entries, next)}, nil
 	})
 	s.auditVerifyRoute()
+	s.auditExportRoute()
 }
 
 func (s *server) auditVerifyRoute() {

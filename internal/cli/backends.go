@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"io"
 	"time"
+
+	"github.com/zopday/provisioner/internal/client"
 )
 
 // Backends are what the commands that run something need and this package
@@ -14,8 +16,9 @@ type Backends struct {
 	Serve func(ctx context.Context, o ServeOptions) (Server, error)
 	// Simulate starts the simulated clouds.
 	Simulate func(ctx context.Context, o SimOptions) (Simulation, error)
-	// VerifyAudit walks the audit log of a database without any server.
-	VerifyAudit func(ctx context.Context, dsn string) (AuditHead, error)
+	// VerifyAudit walks the audit log of a database, that of each of its
+	// organisations, without any server.
+	VerifyAudit func(ctx context.Context, dsn string) ([]AuditChain, error)
 }
 
 // ServeOptions are how a server is to run.
@@ -108,8 +111,8 @@ type Traffic struct {
 	Mutating []string // service:operation of each
 }
 
-// AuditHead is the end of an audit log that was found whole.
-type AuditHead struct {
-	Seq  int64  `json:"seq"`
-	Hash string `json:"hash"`
+// An AuditChain is what a walk through the audit log of one organisation found.
+type AuditChain struct {
+	Org string `json:"orgId"`
+	client.AuditCheck
 }

@@ -161,10 +161,13 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body []byte
 
 // An AuditCheck is the outcome of a walk through the whole audit log.
 type AuditCheck struct {
-	Whole  bool   `json:"whole"`
-	Seq    int64  `json:"seq"`
-	Hash   string `json:"hash"`
-	Reason string `json:"reason"`
+	Whole           bool    `json:"whole"`
+	Seq             int64   `json:"seq"`
+	Hash            string  `json:"hash"`
+	Reason          string  `json:"reason"`
+	Unsealed        int64   `json:"unsealed"`        // entries that no hash holds yet
+	UnsealedSeconds float64 `json:"unsealedSeconds"` // how long the oldest of them has waited
+	Warning         string  `json:"warning"`
 }
 
 // VerifyAudit has the server walk its audit log.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zopday/provisioner/internal/access"
 	"github.com/zopday/provisioner/internal/audit"
+	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 )
 
@@ -27,13 +28,13 @@ func (s *Service) AuditLog(ctx context.Context, f audit.Filter) (entries []audit
 
 // An AuditCheck is the outcome of a walk through the whole audit log.
 type AuditCheck struct {
-	Whole    bool    `json:"whole" doc:"Every sealed entry is there and is as it was written"`
-	Seq      int64   `json:"seq" doc:"The last sealed entry, or the first one that does not fit"`
-	Hash     string  `json:"hash,omitempty" doc:"The hash of the last sealed entry; kept elsewhere, it shows later that the log was not rewritten as a whole"`
-	Reason   string  `json:"reason,omitempty" doc:"What does not fit"`
-	Unsealed int64   `json:"unsealed" doc:"Entries that are not sealed yet: nothing shows whether they are as they were written"`
-	Oldest   float64 `json:"unsealedSeconds" doc:"How long the oldest of them has been waiting, in seconds"`
-	Warning  string  `json:"warning,omitempty" doc:"Entries wait for so long that nothing can be sealing them"`
+	Whole           bool    `json:"whole" doc:"Every sealed entry is there and is as it was written"`
+	Seq             int64   `json:"seq" doc:"The last sealed entry, or the first one that does not fit"`
+	Hash            string  `json:"hash,omitempty" doc:"The hash of the last sealed entry; kept elsewhere, it shows later that the log was not rewritten as a whole"`
+	Reason          string  `json:"reason,omitempty" doc:"What does not fit"`
+	Unsealed        int64   `json:"unsealed" doc:"Entries that are not sealed yet: nothing shows whether they are as they were written"`
+	UnsealedSeconds float64 `json:"unsealedSeconds" doc:"How long the oldest of them has been waiting"`
+	Warning         string  `json:"warning,omitempty" doc:"Entries wait for so long that nothing can be sealing them"`
 }
 
 // VerifyAudit walks the caller's organisation's audit log from its first entry
@@ -45,7 +46,12 @@ func (s *Service) VerifyAudit(ctx context.Context) (*AuditCheck, error) {
 	}
 	s.walk.Lock()
 	defer s.walk.Unlock()
-	r, err := audit.Verify(ctx, s.Ledger.DB(), p.OrgID)
+	return CheckAudit(ctx, s.Ledger.DB(), p.OrgID)
+}
+
+// CheckAudit walks an organisation's audit log from its first entry to its last.
+func CheckAudit(ctx context.Context, d *db.DB, org string) (*AuditCheck, error) {
+	r, err := audit.Verify(ctx, d, org)
 	var broken *audit.BrokenError
 	if errors.As(err, &broken) {
 		return &AuditCheck{Seq: broken.Seq, Reason: broken.Error()}, nil
@@ -53,10 +59,20 @@ func (s *Service) VerifyAudit(ctx context.Context) (*AuditCheck, error) {
 	if err != nil {
 		return nil, err
 	}
-	check := &AuditCheck{Whole: true, Seq: r.Seq, Hash: r.Hash, Unsealed: r.Unsealed, Oldest: r.Oldest.Seconds()}
+	check := &AuditCheck{Whole: true, Seq: r.Seq, Hash: r.Hash, Unsealed: r.Unsealed, UnsealedSeconds: r.Oldest.Seconds()}
 	if r.Stalled() {
 		check.Warning = fmt.Sprintf("%d entries are not sealed, the oldest for %s: no server is sealing the log; start one, or look into its log for the reason",
 			r.Unsealed, r.Oldest.Round(time.Second))
 	}
 	return check, nil
+}
+
+// ExportAudit hands every entry of the caller's organisation that the filter
+// chooses to fn, newest first, until fn returns an error.
+func (s *Service) ExportAudit(ctx context.Context, f audit.Filter, fn func(audit.Entry) error) error {
+	p, err := s.viewer(ctx, access.AuditView)
+	if err != nil {
+		return err
+	}
+	return audit.Each(ctx, s.Ledger.DB(), p.OrgID, f, fn)
 }
