@@ -4,7 +4,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,10 +17,7 @@ import (
 
 	"github.com/zopday/provisioner/internal/access"
 	"github.com/zopday/provisioner/internal/api"
-	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/cloud/aws"
-	"github.com/zopday/provisioner/internal/cloud/azure"
-	"github.com/zopday/provisioner/internal/cloud/gcp"
 	"github.com/zopday/provisioner/internal/components"
 	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
@@ -47,7 +43,9 @@ type Config struct {
 	Token         string                            // the bootstrap token; "" keeps the one there is, or makes one
 	ConfigService string                            // address of an external config service; "" is the built-in one
 	Gates         job.Gates                         // the feature gates that are on
-	Reach         job.Reach                         // how private API servers of clusters are reached
+	Reach         job.Reach                         // how private endpoints are reached in cloud accounts that do not say
+	TokenDir      string                            // where token files of cloud accounts may be; "": nowhere
+	AmbientOrgs   []string                          // organisations, beside the first, whose jobs may work with the process's own identity; "*": all
 	Catalogue     []byte                            // components of the user's own, YAML; nil: none
 	ChartMirror   string                            // where all charts are taken from; "": their own sources
 	AWS           *AWS                              // nil: configured by the environment, as for every SDK of AWS
@@ -200,9 +198,8 @@ func (s *Server) parts(c Config, d *db.DB) (parts, error) {
 	l := ledger.New(d, ledger.Options{})
 	p.metrics.WatchLedger(l)
 	pace := pipeline.Pace(c.TimeScale)
-	clouds := byProvider{
-		job.AWS: openAWS(c, pace, observed(p.metrics)), job.GCP: openGCP(c, pace, observed(p.metrics)), job.Azure: openAzure(c, pace, observed(p.metrics)),
-	}
+	keeps := openAccounts(c, d, s.secrets)
+	clouds := openClouds(c, pace, keeps, observed(p.metrics))
 	registry, err := s.registry(c, d)
 	if err != nil {
 		return p, err
@@ -215,7 +212,8 @@ func (s *Server) parts(c Config, d *db.DB) (parts, error) {
 	if err != nil {
 		return p, err
 	}
-	use := provision.Config{Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Pausers: pausers, Pace: pace, Gates: c.Gates, Log: c.Log}
+	use := provision.Config{Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Pausers: pausers, Pace: pace, Gates: c.Gates, Log: c.Log,
+		Accounts: keeps, TokenDir: c.TokenDir, CloudPolicies: cloudPolicies}
 	work := reconciler.Config{
 		Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Pausers: pausers, Past: l, Log: c.Log, Hooks: hooks(p.metrics), Version: c.Version.Version,
 		Slots: c.Workers, DeadAfter: c.DeadAfter, Pace: pace,
@@ -264,52 +262,6 @@ func (s *Server) registry(c Config, d *db.DB) (*spaces.Client, error) {
 	client, stop := spaces.BuiltIn(spaces.NewRegistry(d))
 	s.closeAll = append(s.closeAll, stop)
 	return client, nil
-}
-
-// An observer is told of every call to a cloud.
-type observer = func(service, op string, mutating bool, class pipeline.Class, took time.Duration)
-
-func observed(m *observe.Metrics) observer {
-	return func(service, op string, _ bool, class pipeline.Class, took time.Duration) {
-		m.CloudCall(service, op, cmp.Or(string(class), "ok"), took)
-	}
-}
-
-func openAWS(c Config, pace pipeline.Pace, o observer) cloud.Opener {
-	opts := aws.Options{Pace: pace, Logger: c.Log, Observe: o, Reach: c.Reach}
-	if c.AWS != nil {
-		opts.LoadConfig = aws.Static(c.AWS.Endpoint, c.AWS.AccessKey, c.AWS.SecretKey, c.AWS.Others...)
-		opts.DatabaseRoots = c.AWS.DatabaseRoots
-	}
-	return aws.New(opts)
-}
-
-func openGCP(c Config, pace pipeline.Pace, o observer) cloud.Opener {
-	opts := gcp.Options{Pace: pace, Logger: c.Log, Observe: o, Reach: c.Reach}
-	if c.GCP != nil {
-		opts.Roots = c.GCP.Roots
-		opts.LoadConfig = gcp.Static(c.GCP.Endpoint, c.GCP.Project, c.GCP.Token)
-	}
-	return gcp.New(opts)
-}
-
-func openAzure(c Config, pace pipeline.Pace, o observer) cloud.Opener {
-	opts := azure.Options{Pace: pace, Logger: c.Log, Observe: o, Reach: c.Reach}
-	if a := c.Azure; a != nil {
-		opts.LoadConfig = azure.Static(a.Endpoint, a.CA, a.Tenant, a.Subscription, a.ClientID, a.ClientSecret)
-	}
-	return azure.New(opts)
-}
-
-// byProvider opens each job's account at the job's own cloud.
-type byProvider map[job.Provider]cloud.Opener
-
-func (b byProvider) Open(ctx context.Context, j *job.Job) (cloud.Provider, error) {
-	o, ok := b[j.Provider]
-	if !ok {
-		return nil, pipeline.Fatal("no-such-cloud", fmt.Sprintf("this server has no access to the cloud %q", j.Provider), "Make the job at a cloud that it has.")
-	}
-	return o.Open(ctx, j)
 }
 
 func hooks(m *observe.Metrics) reconciler.Hooks {
