@@ -21,7 +21,10 @@ import (
 // backends are what the command line runs: it knows them by interface alone,
 // and the server and the simulation know nothing of one another.
 func backends() cli.Backends {
-	return cli.Backends{Serve: serve, Simulate: simulate, VerifyAudit: verifyAudit}
+	return cli.Backends{
+		CreateOrg: createOrg, ListOrgs: listOrgs, RecoverToken: recoverToken,
+		Serve: serve, Simulate: simulate, VerifyAudit: verifyAudit,
+	}
 }
 
 func serve(ctx context.Context, o cli.ServeOptions) (cli.Server, error) {

@@ -16,6 +16,11 @@ type Backends struct {
 	Serve func(ctx context.Context, o ServeOptions) (Server, error)
 	// Simulate starts the simulated clouds.
 	Simulate func(ctx context.Context, o SimOptions) (Simulation, error)
+	// CreateOrg makes an organisation in a database, with an admin token; ListOrgs
+	// lists them; RecoverToken makes an admin token for one that has lost its own.
+	CreateOrg    func(ctx context.Context, dsn, name string) (o Org, secret string, err error)
+	ListOrgs     func(ctx context.Context, dsn string) ([]Org, error)
+	RecoverToken func(ctx context.Context, dsn, org string) (name, secret string, err error)
 	// VerifyAudit walks the audit log of a database, that of each of its
 	// organisations, without any server.
 	VerifyAudit func(ctx context.Context, dsn string) ([]AuditChain, error)

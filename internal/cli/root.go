@@ -55,9 +55,10 @@ func (a *app) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	group("use", a.jobsCmd(), a.vmCmd(), a.databasesCmd(), a.connectionsCmd(), a.componentsCmd(), a.spacesCmd(), a.remediateCmd(), a.schedulesCmd(), a.auditCmd())
-	group("serve", a.serveCmd(), a.sandboxCmd(), a.simCmd(), a.demoCmd())
-	group("more", a.configCmd(), a.loginCmd(), a.doctorCmd(), a.versionCmd())
+	group("use", a.jobsCmd(), a.vmCmd(), a.databasesCmd(), a.connectionsCmd(), a.componentsCmd(), a.spacesCmd(), a.remediateCmd(), a.schedulesCmd(), a.auditCmd(),
+		a.tokensCmd(), a.rolesCmd(), a.assignmentsCmd(), a.teamsCmd())
+	group("serve", a.serveCmd(), a.sandboxCmd(), a.simCmd(), a.demoCmd(), a.orgsCmd())
+	group("more", a.configCmd(), a.loginCmd(), a.whoamiCmd(), a.doctorCmd(), a.versionCmd())
 	root.RunE = noun
 	root.Args = cobra.ArbitraryArgs
 	completeFixed(root, "output", outputs...)
