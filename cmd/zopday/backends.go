@@ -39,6 +39,7 @@ func serve(ctx context.Context, o cli.ServeOptions) (cli.Server, error) {
 		Edges: server.Edges{
 			TLSCert: o.Edges.TLSCert, TLSKey: o.Edges.TLSKey, InsecureBind: o.Edges.InsecureBind,
 			TrustedProxies: o.Edges.TrustedProxies, TrustUnix: o.Edges.TrustUnix,
+			PerToken: o.Edges.PerToken, PerAddress: o.Edges.PerAddress,
 		},
 		ConfigService: o.ConfigService, Log: observe.NewLogger(o.Log, level, o.LogJSON),
 		Version: api.Version{Version: b.Version, Commit: b.Commit, Date: b.Date},

@@ -43,6 +43,7 @@ type Deps struct {
 	Version Version
 	Stop    <-chan struct{} // closed when the server shuts down: ends event streams; may be nil
 	Poll    time.Duration   // how often an event stream looks at the ledger; 300 ms if 0
+	Limits  Limits          // what one caller may ask; the zero value bounds event streams alone
 }
 
 // maxBody is the largest request body, beyond which it is refused with 413.
@@ -53,6 +54,7 @@ type server struct {
 	mux     *http.ServeMux
 	api     huma.API
 	streams chan struct{} // one slot an open event stream
+	limits  *limits
 }
 
 // New builds the handler of the whole interface.
@@ -74,7 +76,7 @@ func build(d Deps) *server {
 	if d.Poll == 0 {
 		d.Poll = 300 * time.Millisecond
 	}
-	s := &server{Deps: d, mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams)}
+	s := &server{Deps: d, mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams), limits: newLimits(d.Limits)}
 	s.api = humago.New(s.mux, huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
@@ -190,9 +192,11 @@ func (s *server) guard(policies []access.Policy) func(huma.Context, func(huma.Co
 		if err == nil {
 			ctx = access.With(ctx, p)
 			hc = huma.WithContext(hc, ctx)
-			if policies[0] != access.Authenticated {
-				err = s.Service.Permit(ctx, hc.Param("id"), policies...)
-			}
+			_, w := humago.Unwrap(hc)
+			err = s.spend(ctx, w.Header(), p)
+		}
+		if err == nil && policies[0] != access.Authenticated {
+			err = s.Service.Permit(ctx, hc.Param("id"), policies...)
 		}
 		if err != nil {
 			writeProblem(hc, s.problem(ctx, err))

@@ -74,20 +74,38 @@ func (s *server) eventRoutes() {
 			return nil, err
 		}
 		in.ID = j.ID
-		select {
-		case s.streams <- struct{}{}:
-		default:
-			p := newProblem(tooManyStreams, "this server has as many event streams open as it takes", "Ask for application/json and poll, or try again later.")
-			p.header = http.Header{"Retry-After": {"30"}}
+		done, p := s.openStream(ctx)
+		if p != nil {
 			return nil, p
 		}
 		return &eventsOut{func(hc huma.Context) {
-			defer func() { <-s.streams }()
+			defer done()
 			defer s.Metrics.StreamOpened()()
 			r, w := humago.Unwrap(hc)
 			s.stream(ctx, r, w, in)
 		}}, nil
 	})
+}
+
+// openStream takes one of the event streams that the server, and the caller, may
+// have open; the function gives it back.
+func (s *server) openStream(ctx context.Context) (done func(), p *Problem) {
+	who, _ := access.From(ctx)
+	mine, ok := s.limits.openStream(who)
+	what := "your token has as many event streams open as it may"
+	if ok {
+		select {
+		case s.streams <- struct{}{}:
+			return func() { <-s.streams; mine() }, nil
+		default:
+			mine()
+			what = "this server has as many event streams open as it takes"
+		}
+	}
+	s.Metrics.RateLimited("streams")
+	p = newProblem(tooManyStreams, what, "Ask for application/json and poll, or try again later.")
+	p.header = http.Header{"Retry-After": {"30"}}
+	return nil, p
 }
 
 func wantsJSON(r *http.Request) bool { return acceptsJSON(r.Header.Get("Accept")) }

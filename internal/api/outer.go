@@ -1,13 +1,10 @@
 package api
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"maps"
-	"mime"
 	"net"
 	"net/http"
 	"regexp"
@@ -36,15 +33,17 @@ func (s *server) outer(next *http.ServeMux) http.Handler {
 		started := time.Now()
 		id := requestID(r)
 		path := clip(r.URL.EscapedPath(), 200)
-		ctx := context.WithValue(provision.WithRequestID(r.Context(), id), pathKey{}, path)
+		who := &caller{from: s.limits.client(r)}
+		ctx := context.WithValue(provision.WithRequestID(observe.Remote(r.Context(), r.Header), id), pathKey{}, path)
+		ctx = context.WithValue(ctx, callerKey{}, who)
 		header := w.Header()
 		header.Set("X-Request-Id", id)
-		secure(header, r)
+		secureHeaders(header, r.URL.Path, s.limits.secure(r))
 
 		rec := &recorder{ResponseWriter: w}
 		_, pattern := next.Handler(r)
 		_, name, _ := strings.Cut(pattern, " ")
-		ctx, end := observe.Span(ctx, "http "+r.Method+" "+name)
+		ctx, end := observe.Span(ctx, "http "+method(r)+" "+name, observe.Request(id))
 		stream := strings.HasSuffix(name, "/events") && !wantsJSON(r)
 		if !stream {
 			within := answerWithin
@@ -69,13 +68,20 @@ func (s *server) outer(next *http.ServeMux) http.Handler {
 				}
 			}
 			end(nil)
+			s.limits.answered(r, who, rec.status)
 			s.note(r, rec, name, time.Since(started), stream)
 		}()
+		if p := s.admit(rec, r, who); p != nil {
+			s.answer(rec, r, p)
+			return
+		}
 		if pattern == "" {
 			s.unrouted(rec, r)
 			return
 		}
-		if p := s.readBody(rec, r); p != nil {
+		p, done := s.readBody(rec, r)
+		defer done()
+		if p != nil {
 			s.answer(rec, r, p)
 			return
 		}
@@ -91,50 +97,6 @@ func requestID(r *http.Request) string {
 		return id
 	}
 	return job.NewID("req")
-}
-
-func secure(h http.Header, r *http.Request) {
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	if r.TLS != nil {
-		h.Set("Strict-Transport-Security", "max-age=31536000")
-	}
-}
-
-// readBody bounds a request's body and reads it whole, so that a refusal can be
-// answered before anything is done.
-func (s *server) readBody(w http.ResponseWriter, r *http.Request) *Problem {
-	if r.Body == nil || r.Body == http.NoBody {
-		return nil
-	}
-	if r.ContentLength > maxBody {
-		return newProblem(tooLarge, "the body is larger than 1 MiB", "Send a smaller document.")
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	var big *http.MaxBytesError
-	switch {
-	case errors.As(err, &big):
-		return newProblem(tooLarge, "the body is larger than 1 MiB", "Send a smaller document.")
-	case err != nil:
-		return newProblem(provision.Malformed, "the body could not be read to its end", "Send the whole body, in good time.")
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	if len(body) == 0 || r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return nil
-	}
-	if enc := r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return newProblem(unsupportedMedia, "the body is encoded, and the server takes it plain alone", "Send it without Content-Encoding.")
-	}
-	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	charset := params["charset"]
-	if err != nil || (media != "application/json" && media != "application/merge-patch+json") || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return newProblem(unsupportedMedia, "the body is not said to be application/json", "Send the header Content-Type: application/json.")
-	}
-	return nil
 }
 
 // unrouted answers a path that does not exist, or does not take the method.
@@ -175,10 +137,7 @@ func (s *server) note(r *http.Request, rec *recorder, route string, took time.Du
 	if status == 0 {
 		status = http.StatusOK
 	}
-	method := r.Method
-	if len(method) > 10 || strings.ToUpper(method) != method {
-		method = "other"
-	}
+	method := method(r)
 	if !stream {
 		s.Metrics.Request(method, cmp.Or(route, "none"), strconv.Itoa(status), took)
 	}
@@ -186,7 +145,16 @@ func (s *server) note(r *http.Request, rec *recorder, route string, took time.Du
 		return
 	}
 	s.Log.InfoContext(r.Context(), "request", "request", provision.RequestID(r.Context()), "method", method, "path", access.Redact(clip(r.URL.Path, 200)),
-		"status", status, "ms", took.Milliseconds(), "bytes", rec.written, "peer", peer(r))
+		"status", status, "ms", took.Milliseconds(), "bytes", rec.written, "peer", peer(r), "client", callerOfRequest(r.Context()).from)
+}
+
+// method is a request's method as logs and numbers write it: callers can invent as
+// many as they like.
+func method(r *http.Request) string {
+	if len(r.Method) > 10 || strings.ToUpper(r.Method) != r.Method {
+		return "other"
+	}
+	return r.Method
 }
 
 func peer(r *http.Request) string {

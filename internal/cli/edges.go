@@ -15,6 +15,9 @@ type EdgeOptions struct {
 	TrustedProxies  []netip.Prefix // whose X-Forwarded-For is believed
 	TrustUnix       bool           // and that of whoever connects to a Unix socket
 
+	PerToken   float64 // requests a second that one token may send for long; 0: no bound
+	PerAddress float64 // likewise of one address
+
 	proxies []string // as they were written
 }
 
@@ -25,6 +28,8 @@ func edgeFlags(cmd *cobra.Command, o *EdgeOptions) {
 	cmd.Flags().StringVar(&o.TLSKey, "tls-key", "", "`file` with its key (PEM), which others on the machine must not be able to read")
 	cmd.Flags().BoolVar(&o.InsecureBind, "insecure-bind", false, "listen beyond this machine without TLS: whoever is on the way reads the tokens")
 	cmd.Flags().StringSliceVar(&o.proxies, "trusted-proxy", nil, "`range` of addresses of a proxy whose X-Forwarded-For is believed, or unix; may be repeated")
+	cmd.Flags().Float64Var(&o.PerToken, "rate-limit", 100, "requests a `second` that one token may send for long, four times as many at once; 0 is no bound")
+	cmd.Flags().Float64Var(&o.PerAddress, "rate-limit-address", 200, "requests a `second` that one address may send for long, likewise; far less after wrong tokens")
 	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "bind" {
 			name = "listen"
@@ -37,6 +42,11 @@ func edgeFlags(cmd *cobra.Command, o *EdgeOptions) {
 func (o *EdgeOptions) read() error {
 	if (o.TLSCert == "") != (o.TLSKey == "") {
 		return usagef("--tls-cert and --tls-key go together; name both files, or neither")
+	}
+	for flag, v := range map[string]float64{"rate-limit": o.PerToken, "rate-limit-address": o.PerAddress} {
+		if !(v >= 0 && v <= 1e6) { // also what is no number
+			return usagef("--%s is %v; use 0 to 1000000 requests a second", flag, v)
+		}
 	}
 	o.TrustedProxies, o.TrustUnix = nil, false
 	for _, text := range o.proxies {

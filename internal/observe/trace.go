@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 
 	"go.opentelemetry.io/otel"
@@ -40,6 +41,15 @@ func StartTracing(ctx context.Context, version string) (stop func(context.Contex
 	otel.SetTextMapPropagator(propagation.TraceContext{})
 	return p.Shutdown, nil
 }
+
+// Remote takes over the trace that a caller is in, from the header traceparent; a
+// value that is none is left out.
+func Remote(ctx context.Context, h http.Header) context.Context {
+	return propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(h))
+}
+
+// Request is the attribute that names a request in its span, as in the log.
+func Request(id string) attribute.KeyValue { return attribute.String("zopday.request", id) }
 
 // Span begins a span; the function it returns ends it, as failed if err is one.
 func Span(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, func(err error)) {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/zopday/provisioner/internal/api"
 	"github.com/zopday/provisioner/internal/observe"
 )
 
@@ -29,6 +30,12 @@ type Edges struct {
 	InsecureBind    bool           // listen beyond this machine without TLS
 	TrustedProxies  []netip.Prefix // whose X-Forwarded-For is believed
 	TrustUnix       bool           // and that of whoever connects to a Unix socket
+	PerToken        float64        // requests a second that one token may send for long; 0: no bound
+	PerAddress      float64        // likewise of one address
+}
+
+func (e Edges) limits() api.Limits {
+	return api.Limits{PerToken: e.PerToken, PerAddress: e.PerAddress, TrustedProxies: e.TrustedProxies, TrustUnix: e.TrustUnix}
 }
 
 // unixPrefix begins an address that is the path of a Unix socket.
