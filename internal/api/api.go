@@ -17,6 +17,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/zopday/provisioner/internal/access"
+	"github.com/zopday/provisioner/internal/access/oidc"
 	"github.com/zopday/provisioner/internal/observe"
 	"github.com/zopday/provisioner/internal/provision"
 )
@@ -37,6 +38,7 @@ type Version struct {
 type Deps struct {
 	Service *provision.Service
 	Access  Authenticator
+	SignIn  *oidc.SignIn                // nil: nobody signs in with a browser
 	Metrics *observe.Metrics            // nil: none are kept, and /metrics is empty
 	Log     *slog.Logger                // nil: silence
 	Ready   func(context.Context) error // nil error: database reachable, migrations current
@@ -90,7 +92,8 @@ func build(d Deps) *server {
 			Components: &huma.Components{
 				Schemas: huma.NewMapRegistry("#/components/schemas/", schemaName),
 				SecuritySchemes: map[string]*huma.SecurityScheme{
-					"token": {Type: "http", Scheme: "bearer", Description: "A token of this installation"},
+					"token":   {Type: "http", Scheme: "bearer", Description: "A token of this installation, or a JSON Web Token by one of its issuers"},
+					"session": {Type: "apiKey", In: "cookie", Name: "__Host-" + sessionCookie, Description: "The cookie of a person who has signed in"},
 				},
 			},
 		},
@@ -113,6 +116,7 @@ func (s *server) routes() {
 	s.databaseRoutes()
 	s.scheduleRoutes()
 	s.identityRoutes()
+	s.signInRoutes()
 	s.docRoutes()
 }
 
@@ -165,7 +169,7 @@ func route[I, O any](s *server, op huma.Operation, policies []access.Policy, fn 
 	op.Extensions[policyKey] = policies
 	op.Errors = append(op.Errors, 400, 429)
 	if policies[0] != access.Public {
-		op.Security = []map[string][]string{{"token": {}}}
+		op.Security = []map[string][]string{{"token": {}}, {"session": {}}}
 		op.Errors = append(op.Errors, 401, 403)
 	}
 	op.SkipValidateBody = true // the bodies are read by provision.Decode, which is stricter
@@ -187,8 +191,7 @@ func (s *server) guard(policies []access.Policy) func(huma.Context, func(huma.Co
 			next(hc)
 			return
 		}
-		ctx := hc.Context()
-		p, err := s.Access.Authenticate(ctx, access.Bearer(hc.Header("Authorization")))
+		ctx, p, err := s.caller(hc, policies[0])
 		if err == nil {
 			ctx = access.With(ctx, p)
 			hc = huma.WithContext(hc, ctx)

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/zopday/provisioner/internal/access"
+	"github.com/zopday/provisioner/internal/access/oidc"
 	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/provision"
@@ -83,7 +84,7 @@ var kinds = map[provision.Kind]kind{
 	tooManyHeaders:               {431, "Too many header fields", "A request has 100 header fields at most."},
 	queryTooLong:                 {414, "Query too long", "A query has 8 KiB and 100 values at most. Ask several times instead of once for everything."},
 	timedOut:                     {504, "Timed out", "The answer took longer than the server waits. A change may or may not have been made: look before you repeat it."},
-	unavailable:                  {503, "Not available now", "The database does not answer at this moment. The same request may well pass a little later."},
+	unavailable:                  {503, "Not available now", "The database, or an issuer of tokens, does not answer at this moment. The same request may well pass a little later."},
 	internal:                     {500, "Internal error", "Something went wrong here. The request ID finds it in the server's log."},
 	noSuchPath:                   {404, "No such path", "There is nothing under this path. /docs lists what there is."},
 }
@@ -104,8 +105,9 @@ func newProblem(k provision.Kind, detail, hint string) *Problem {
 // goes to the log, under the request's ID.
 func (s *server) problem(ctx context.Context, err error) *Problem {
 	var (
-		p *Problem
-		r *provision.Refusal
+		p    *Problem
+		r    *provision.Refusal
+		down *oidc.UnavailableError
 	)
 	switch {
 	case errors.As(err, &p):
@@ -118,6 +120,10 @@ func (s *server) problem(ctx context.Context, err error) *Problem {
 		if r.Cause != nil {
 			s.Log.DebugContext(ctx, "request refused", "request", provision.RequestID(ctx), "kind", string(r.Kind), "cause", r.Cause)
 		}
+	case errors.As(err, &down):
+		s.Log.WarnContext(ctx, "an issuer does not answer", "request", provision.RequestID(ctx), "issuer", down.Issuer, "error", down.Unwrap())
+		p = newProblem(unavailable, down.Error(), "Send the request again in a minute; the server's log says what is wrong.")
+		p.header = http.Header{"Retry-After": {"30"}}
 	case errors.Is(err, access.ErrUnauthenticated):
 		s.Metrics.Unauthenticated()
 		p = newProblem(provision.Unauthenticated, err.Error(), "Send the header Authorization: Bearer with a valid token.")

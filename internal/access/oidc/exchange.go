@@ -60,7 +60,11 @@ func (s *SignIn) exchange(ctx context.Context, i *issuer, secret string, answer 
 	switch {
 	case errors.As(err, &told) && told.ErrorCode != "":
 		// Its description and body may repeat what was sent.
-		return nil, fail(http.StatusBadGateway, "the sign-in service does not give a token for its code", again, errors.New("token endpoint: "+clip(told.ErrorCode, 60))), nil
+		cause := errors.New("token endpoint: " + clip(told.ErrorCode, 60))
+		if told.ErrorCode != "invalid_grant" { // such as invalid_client: it is of the configuration
+			return nil, nil, s.down(ctx, i, cause)
+		}
+		return nil, fail(http.StatusBadRequest, "the sign-in service does not give a token for its code", again, cause), nil
 	case err != nil:
 		return nil, nil, s.down(ctx, i, errors.New("token endpoint: no token"))
 	}

@@ -42,12 +42,13 @@ func (s *SignIn) Authenticate(ctx context.Context, token string) (access.Princip
 		return access.Principal{}, access.ErrUnauthenticated
 	}
 	i := s.byURL[m.issuer]
-	subjects := []access.Subject{{Kind: access.SubjectUser, ID: m.issuer + "#" + m.subject}}
+	// The issuer's name is part of it: another issuer may have the same subject.
+	name := "machine:" + i.Name + "/" + m.subject
+	subjects := []access.Subject{{Kind: access.SubjectUser, ID: name}}
 	for _, g := range m.groups {
 		subjects = append(subjects, access.Subject{Kind: access.SubjectGroup, ID: g})
 	}
-	// The issuer's name is part of the actor: another issuer may have the same subject.
-	return s.principal(ctx, i, "machine:"+i.Name+"/"+m.subject, m.groups, subjects)
+	return s.principal(ctx, i, name, m.groups, subjects)
 }
 
 func (s *SignIn) machine(ctx context.Context, token string) (machine, error) {

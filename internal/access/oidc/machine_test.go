@@ -30,7 +30,7 @@ func testMachine(t *testing.T, r *rig) {
 		t.Fatal(err)
 	}
 	want := access.Of(access.DefaultOrg, "machine:test/repo:shop/main", access.Admin)
-	want.Subjects = []access.Subject{{Kind: access.SubjectUser, ID: r.issuer.URL + "#repo:shop/main"}, {Kind: access.SubjectGroup, ID: "platform"}}
+	want.Subjects = []access.Subject{{Kind: access.SubjectUser, ID: "machine:test/repo:shop/main"}, {Kind: access.SubjectGroup, ID: "platform"}}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Error(diff)
 	}

@@ -91,6 +91,12 @@ func (s *SignIn) publicAt(at string) error {
 	return nil
 }
 
+// PublicURL is where browsers find this server, such as https://zopday.example.com.
+func (s *SignIn) PublicURL() string { return s.public }
+
+// Secure reports whether browsers come by https.
+func (s *SignIn) Secure() bool { return s.secure }
+
 // Sweep removes the sessions and sign-ins that are over.
 func (s *SignIn) Sweep(ctx context.Context) (int64, error) { return s.sessions.Sweep(ctx) }
 
@@ -258,7 +264,6 @@ func (s *SignIn) enter(ctx context.Context, i *issuer, u access.User, old, reque
 // refused notes a sign-in that the issuer has vouched for and that was refused here.
 // What fails before that is only logged: otherwise anybody could fill the audit log.
 func (s *SignIn) refused(ctx context.Context, i *issuer, c claims, f *Failure, request string) error {
-	s.log.InfoContext(ctx, "sign-in refused", "issuer", i.URL, "request", request, "reason", f.What, "cause", causeOf(f))
 	if c == nil && f.Status != http.StatusForbidden {
 		return f
 	}
@@ -278,7 +283,8 @@ func (s *SignIn) refused(ctx context.Context, i *issuer, c claims, f *Failure, r
 	return f
 }
 
-func causeOf(f *Failure) string {
+// Cause is why, for the log; it holds nothing that was sent.
+func (f *Failure) Cause() string {
 	if f.cause == nil {
 		return ""
 	}

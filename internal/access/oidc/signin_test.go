@@ -153,7 +153,7 @@ func TestSignInRefused(t *testing.T) {
 		"the code twice":          {browser: func(_ *string, a url.Values) { a.Add("code", "x") }, status: 400},
 		"no code":                 {browser: func(_ *string, a url.Values) { a.Del("code") }, status: 400},
 		"a long code":             {browser: func(_ *string, a url.Values) { a.Set("code", strings.Repeat("c", maxCode+1)) }, status: 400},
-		"another code":            {browser: func(_ *string, a url.Values) { a.Set("code", "guess") }, status: 502},
+		"another code":            {browser: func(_ *string, a url.Values) { a.Set("code", "guess") }, status: 400},
 		"another issuer's answer": {browser: func(_ *string, a url.Values) { a.Set("iss", "https://evil.example.com") }, status: 400},
 		"nobody's answer":         {browser: func(_ *string, a url.Values) { a.Del("iss") }, status: 400},
 		"the person said no":      {browser: func(_ *string, a url.Values) { a.Del("code"); a.Set("error", "access_denied") }, status: 401},
@@ -208,8 +208,8 @@ func TestSignInRefused(t *testing.T) {
 			}
 			r.noCanary("canary-code-", "canary-access-token-", "canary-client-secret")
 			for _, c := range r.issuer.Canaries() {
-				if c != "" && strings.Contains(f.Error()+f.Fix+causeOf(f), c) {
-					t.Errorf("the error holds a canary: %v (%s)", f, causeOf(f))
+				if c != "" && strings.Contains(f.Error()+f.Fix+f.Cause(), c) {
+					t.Errorf("the error holds a canary: %v (%s)", f, f.Cause())
 				}
 			}
 		})
