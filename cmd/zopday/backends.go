@@ -23,7 +23,7 @@ import (
 func backends() cli.Backends {
 	return cli.Backends{
 		CreateOrg: createOrg, ListOrgs: listOrgs, RecoverToken: recoverToken,
-		Serve: serve, Simulate: simulate, VerifyAudit: verifyAudit,
+		Serve: serve, Simulate: simulate, VerifyAudit: verifyAudit, Migrate: migrate,
 	}
 }
 
@@ -35,7 +35,7 @@ func serve(ctx context.Context, o cli.ServeOptions) (cli.Server, error) {
 	var err error
 	b := cli.Build()
 	c := server.Config{
-		Listen: o.Listen, DB: o.DB, Workers: o.Workers, DeadAfter: o.DeadAfter, TimeScale: o.TimeScale, Token: o.Token,
+		Listen: o.Listen, DB: o.DB, Migrate: o.Migrate, Workers: o.Workers, DeadAfter: o.DeadAfter, TimeScale: o.TimeScale, Token: o.Token,
 		Edges: server.Edges{
 			TLSCert: o.Edges.TLSCert, TLSKey: o.Edges.TLSKey, InsecureBind: o.Edges.InsecureBind,
 			TrustedProxies: o.Edges.TrustedProxies, TrustUnix: o.Edges.TrustUnix,

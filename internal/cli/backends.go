@@ -21,6 +21,9 @@ type Backends struct {
 	CreateOrg    func(ctx context.Context, dsn, name string) (o Org, secret string, err error)
 	ListOrgs     func(ctx context.Context, dsn string) ([]Org, error)
 	RecoverToken func(ctx context.Context, dsn, org string) (name, secret string, err error)
+	// Migrate brings the schema of a database up to date, and gives a service role
+	// of PostgreSQL its rights; "" gives them to those that were named before alone.
+	Migrate func(ctx context.Context, dsn, serviceRole string) (Migration, error)
 	// VerifyAudit walks the audit log of a database, that of each of its
 	// organisations, without any server.
 	VerifyAudit func(ctx context.Context, dsn string) ([]AuditChain, error)
@@ -31,6 +34,7 @@ type ServeOptions struct {
 	Listen        string
 	Edges         EdgeOptions
 	DB            string        // path of an SQLite file, or a postgres:// DSN
+	Migrate       string        // auto or false
 	DeadAfter     time.Duration // silence after which a worker's jobs are taken over
 	Workers       int           // jobs carried out side by side; 0: none, the API alone
 	TimeScale     float64       // simulated clouds: how many of their seconds pass in a real one

@@ -61,6 +61,8 @@ another worker goes on.`,
 	serveFlags(cmd, &o)
 	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:5087", "`address` to listen on, port 0 is any free one; or unix: and a path. Beyond this machine it needs --tls-cert")
 	cmd.Flags().StringVar(&o.DB, "db", "zopday.db", "`path` of an SQLite file, or a postgres:// DSN; ZOPDAY_DB keeps a password out of the arguments")
+	cmd.Flags().StringVar(&o.Migrate, "migrate", "auto", "auto brings the schema up to date where the role owns the tables; false leaves that to zopday migrate")
+	completeFixed(cmd, "migrate", "auto", "false")
 	cmd.Flags().Float64Var(&o.TimeScale, "time-scale", 1, "pace of simulated clouds, as zopday sim was told; leave it for real ones")
 	cmd.Flags().StringVar(&logFormat, "log-format", "json", "json or text")
 	cmd.Flags().StringVar(&o.ConfigService, "config-service", "", "`address` of an external config service (gRPC); the built-in one if left out")
@@ -101,6 +103,8 @@ func checkServe(o *ServeOptions) error {
 	switch {
 	case o.Workers < 0 || o.Workers > 1000:
 		return usagef("--workers is %d; use 0 to 1000", o.Workers)
+	case !slices.Contains([]string{"", "auto", "false"}, o.Migrate):
+		return usagef("--migrate %q is neither auto nor false", o.Migrate)
 	case o.DeadAfter < time.Second:
 		return usagef("--worker-dead-after is %s; use 1s or more", o.DeadAfter)
 	case o.TimeScale <= 0:
