@@ -35,9 +35,10 @@ func (s *sealer) run(ctx context.Context) {
 	tick := time.NewTicker(sealTick)
 	defer tick.Stop()
 	var complained time.Time
-	for ctx.Err() == nil {
+	for last := false; !last; {
 		select {
 		case <-ctx.Done():
+			last = true
 		case <-tick.C:
 		}
 		tail, err := s.round(ctx)
