@@ -16,14 +16,14 @@ type Backends struct {
 	Serve func(ctx context.Context, o ServeOptions) (Server, error)
 	// Simulate starts the simulated clouds.
 	Simulate func(ctx context.Context, o SimOptions) (Simulation, error)
+	// Migrate brings the schema of a database up to date, and gives a service role
+	// of PostgreSQL its rights; "" gives them to those that were named before alone.
+	Migrate func(ctx context.Context, dsn, serviceRole string) (Migration, error)
 	// CreateOrg makes an organisation in a database, with an admin token; ListOrgs
 	// lists them; RecoverToken makes an admin token for one that has lost its own.
 	CreateOrg    func(ctx context.Context, dsn, name string) (o Org, secret string, err error)
 	ListOrgs     func(ctx context.Context, dsn string) ([]Org, error)
 	RecoverToken func(ctx context.Context, dsn, org string) (name, secret string, err error)
-	// Migrate brings the schema of a database up to date, and gives a service role
-	// of PostgreSQL its rights; "" gives them to those that were named before alone.
-	Migrate func(ctx context.Context, dsn, serviceRole string) (Migration, error)
 	// VerifyAudit walks the audit log of a database, that of each of its
 	// organisations, without any server.
 	VerifyAudit func(ctx context.Context, dsn string) ([]AuditChain, error)
@@ -45,6 +45,8 @@ type ServeOptions struct {
 	ConfigService string          // address of an external config service; "" is the built-in one
 	FeatureGates  string          // such as AzureVMSS=true
 	Reach         string          // how the API servers of clusters are reached, such as public:203.0.113.7/32
+	TokenDir      string          // where token files of cloud accounts may be
+	AmbientOrgs   []string        // organisations that may use this process's own cloud identity
 	Catalogue     string          // file with components of one's own; "" for none
 	ChartMirror   string          // where all charts are taken from instead; "" for their own sources
 	Clouds        []CloudEndpoint // simulated clouds to use instead of what the environment says
