@@ -35,6 +35,9 @@ func scanTeam(row scanner) (Team, error) {
 	return t, err
 }
 
+// ErrNoTeam is a team that does not exist, or not in this organisation.
+var ErrNoTeam = errors.New("there is no such team in your organisation")
+
 // GetTeam reads an organisation's team by its ID or its name; [ErrNoTeam].
 func GetTeam(ctx context.Context, q db.Q, org, ref string) (*Team, error) {
 	t, err := scanTeam(q.QueryRow(ctx, `SELECT `+teamColumns+` FROM teams WHERE org_id = $1 AND (id = $2 OR name = $2) ORDER BY CASE WHEN id = $2 THEN 0 ELSE 1 END LIMIT 1`, org, ref))

@@ -31,7 +31,7 @@ func (s *Service) place(ctx context.Context, policy access.Policy, r *CreateRequ
 		team = to.subject.TeamID
 	}
 	if r.Team != "" {
-		if named, err := access.FindTeam(ctx, s.Ledger.DB(), p.OrgID, r.Team); err != nil || named != team {
+		if named, err := access.GetTeam(ctx, s.Ledger.DB(), p.OrgID, r.Team); err != nil || named.ID != team {
 			return invalid(job.FieldError{Field: "team", Message: "is not the team of what the job is about", Fix: "leave it out: a component job belongs to its space's team, a remediation job to its subject's"})
 		}
 	}

@@ -73,14 +73,14 @@ func (s *Service) teamFor(ctx context.Context, p access.Principal, policy access
 		}
 		return teams[0], nil
 	}
-	id, err := access.FindTeam(ctx, s.Ledger.DB(), p.OrgID, ref)
-	if errors.Is(err, access.ErrNoTeam) || err == nil && !may.Covers(id) && !p.Over(access.JobView).Covers(id) {
+	team, err := access.GetTeam(ctx, s.Ledger.DB(), p.OrgID, ref)
+	if errors.Is(err, access.ErrNoTeam) || err == nil && !may.Covers(team.ID) && !p.Over(access.JobView).Covers(team.ID) {
 		return "", invalid(job.FieldError{Field: "team", Message: fmt.Sprintf("%.60q is not a team of your organisation", ref), Fix: "GET /teams lists them; leave it out for the organisation as a whole"})
 	}
 	if err != nil {
 		return "", err
 	}
-	return id, over(p, policy, "team "+ref, id)
+	return team.ID, over(p, policy, "team "+ref, team.ID)
 }
 
 // seenSpaces are those of the spaces that the caller may see, by the policy: a
