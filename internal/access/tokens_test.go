@@ -30,8 +30,10 @@ func openAt(t *testing.T, dsn string) *db.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.Close() })
-	if err := d.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
+	if d.Dialect() == db.SQLite { // pgtest's are there already, and not the service's to change
+		if err := d.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return d
 }
@@ -40,7 +42,7 @@ func openAt(t *testing.T, dsn string) *db.DB {
 func onBoth(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { test(t, openAt(t, filepath.Join(t.TempDir(), "test.db"))) })
-	t.Run("postgres", func(t *testing.T) { test(t, openAt(t, pgtest.Database(t))) })
+	t.Run("postgres", func(t *testing.T) { test(t, openAt(t, pgtest.ServiceDatabase(t))) })
 }
 
 // sys is the context of a test that looks across organisations.
