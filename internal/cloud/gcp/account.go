@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
@@ -50,6 +51,7 @@ func accountConfig(cfg Config, a cloud.Account, pace pipeline.Pace) (Config, err
 			return cfg, unusable(a, err)
 		}
 		cfg.Project, email = or(cfg.Project, key.Project), key.Email
+		cfg.Principal = key.Email
 		own = &minter{mint: key.mint(cfg)}
 	case cloud.MethodWorkloadIdentity:
 		w := federated{audience: a.Settings.Audience, file: a.Settings.TokenFile}
@@ -57,6 +59,8 @@ func accountConfig(cfg Config, a cloud.Account, pace pipeline.Pace) (Config, err
 			return cfg, unusable(a, err)
 		}
 		own = &minter{mint: w.mint(cfg)}
+		pool, _, _ := strings.Cut(strings.TrimPrefix(w.audience, "//"), "/providers/")
+		cfg.Principal = "principalSet://" + pool + "/*"
 	default:
 		return cfg, unusable(a, fmt.Errorf("%q is not a way to get credentials at Google Cloud", a.Method))
 	}
@@ -71,6 +75,7 @@ func accountConfig(cfg Config, a cloud.Account, pace pipeline.Pace) (Config, err
 			return cfg, unusable(a, fmt.Errorf("%.80q is not the e-mail address of a service account", act))
 		}
 		own = &minter{mint: impersonated(cfg, act, own.held(pace)), forgotten: own.forget}
+		cfg.Principal = act
 	}
 	s := own.held(pace)
 	cfg.Token, cfg.Renew = s.token, s.forget

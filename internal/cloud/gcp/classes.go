@@ -116,6 +116,7 @@ var rules = []rule{
 	{code: "unauthorizedClient", class: pipeline.Expired},
 
 	{code: "forbidden", class: pipeline.Denied},
+	{code: "notAuthorized", class: pipeline.Denied}, // Cloud SQL
 	{code: "permissionDenied", class: pipeline.Denied},
 	{code: "iamPermissionDenied", class: pipeline.Denied},
 	{code: "insufficientPermissions", class: pipeline.Denied},

@@ -27,6 +27,9 @@ type Config struct {
 	// nil: there is never another one.
 	Renew func(refused string)
 
+	// Principal is who the tokens are for, where that is known; "" is asked for.
+	Principal string
+
 	// QuotaProject is whose quota requests count against; "" is up to the
 	// credentials.
 	QuotaProject string

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -26,8 +25,9 @@ type answer struct {
 		Message string `json:"message"`
 	} `json:"errors"`
 	Details []struct {
-		Type   string `json:"@type"`
-		Reason string `json:"reason"`
+		Type     string          `json:"@type"`
+		Reason   string          `json:"reason"`
+		Metadata json.RawMessage `json:"metadata"`
 	} `json:"details"`
 }
 
@@ -94,6 +94,9 @@ func classifyAnswer(service, op string, req *http.Request, resp *http.Response, 
 	}
 	ce.Message = a.Message
 	ce.Class, ce.Code = classOf(op, resp.StatusCode, a.Message, a.codes())
+	if ce.Class == pipeline.Denied {
+		ce.Message = a.named(service, op)
+	}
 	if ce.Class == pipeline.NotFound && req != nil && missesParent(req, a.Message) {
 		ce.Class = pipeline.Invalid
 	}
@@ -166,10 +169,6 @@ func absent(service, op, what string) error {
 	return &pipeline.CloudError{Class: pipeline.NotFound, Service: service, Op: op, Message: what + " is not there", Sent: true}
 }
 
-// permissionRE finds the permission that a refusal names, such as
-// compute.networks.create.
-var permissionRE = regexp.MustCompile(`[Pp]ermission '([A-Za-z]+(?:\.[A-Za-z]+)+)'|'([A-Za-z]+(?:\.[A-Za-z]+)+)' permission`)
-
 // explained is a refusal for want of rights with what to do about it: who may not
 // is told by the permission's name, and an organisation's policy or a missing
 // billing account are no matter of permissions.
@@ -181,9 +180,9 @@ func explained(err error) error {
 	}
 	hint := "Grant the credentials of this cloud account a role that allows " + ce.Service + " " + ce.Op + ", then retry."
 	lower := strings.ToLower(ce.Message)
-	switch m := permissionRE.FindStringSubmatch(ce.Message); {
-	case m != nil:
-		hint = "Grant the credentials of this cloud account a role with " + m[1] + m[2] + " (gcloud projects add-iam-policy-binding), then retry."
+	switch p := permissionIn(ce.Message); {
+	case p != "":
+		hint = "Grant the credentials of this cloud account a role with " + p + " (gcloud projects add-iam-policy-binding), then retry."
 	case strings.Contains(lower, "constraint"):
 		hint = "Have the administrator of the organisation's policies allow it for this project, then retry."
 	case strings.Contains(lower, "billing"):

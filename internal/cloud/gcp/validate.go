@@ -265,6 +265,11 @@ func (c *checker) permitted(ctx context.Context, check string, want []string) er
 		return c.unchecked(ctx, check, "", err)
 	}
 	missing := slices.DeleteFunc(slices.Clone(want), func(w string) bool { return slices.Contains(out.Permissions, w) })
+	if c.p.account.ReadOnly {
+		c.warn(check, "cloudAccountId", fmt.Sprintf("cloud account %s is read-only: it is good for looking, and nothing can be made with it", c.p.account.ID),
+			"Name an account with permission level read_write in a job that makes something.")
+		return nil
+	}
 	if len(missing) > 0 {
 		c.fails(check, "cloudAccountId", fmt.Sprintf("the credentials lack, in project %s: %s", c.p.project, strings.Join(missing, ", ")),
 			"Grant a role that holds them, such as Compute Network Admin with Compute Security Admin and DNS Administrator.")

@@ -41,6 +41,10 @@ func (c *Cloud) ServeHTTP(rw http.ResponseWriter, hr *http.Request) {
 		c.serveToken(rw, hr, body)
 		return
 	}
+	if hr.URL.Path == tokenInfoPath {
+		c.serveTokenInfo(rw, hr)
+		return
+	}
 	if hr.URL.Path == stsPath {
 		c.serveSTS(rw, hr, body)
 		return
