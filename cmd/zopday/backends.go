@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/zopday/provisioner/internal/access/oidc"
 	"github.com/zopday/provisioner/internal/api"
 	"github.com/zopday/provisioner/internal/audit"
 	"github.com/zopday/provisioner/internal/cli"
@@ -44,6 +45,11 @@ func serve(ctx context.Context, o cli.ServeOptions) (cli.Server, error) {
 		TokenDir: o.TokenDir, AmbientOrgs: o.AmbientOrgs,
 		ConfigService: o.ConfigService, Log: observe.NewLogger(o.Log, level, o.LogJSON),
 		Version: api.Version{Version: b.Version, Commit: b.Commit, Date: b.Date},
+	}
+	if c.SignIn.PublicURL = o.PublicURL; o.OIDCConfig != "" {
+		if c.SignIn.Issuers, err = oidc.Load(o.OIDCConfig, os.Getenv); err != nil {
+			return nil, err
+		}
 	}
 	if c.Gates, err = job.ParseGates(o.FeatureGates); err != nil {
 		return nil, err

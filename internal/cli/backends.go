@@ -43,6 +43,8 @@ type ServeOptions struct {
 	Log           io.Writer
 	Token         string          // the bootstrap token; "" keeps or makes one
 	ConfigService string          // address of an external config service; "" is the built-in one
+	OIDCConfig    string          // file with the issuers that are trusted; "" for none
+	PublicURL     string          // where browsers find the server; "" is where it listens, on this machine
 	FeatureGates  string          // such as AzureVMSS=true
 	Reach         string          // how the API servers of clusters are reached, such as public:203.0.113.7/32
 	TokenDir      string          // where token files of cloud accounts may be

@@ -74,6 +74,8 @@ func serveFlags(cmd *cobra.Command, o *ServeOptions) {
 	cmd.Flags().DurationVar(&o.DeadAfter, "worker-dead-after", 10*time.Second, "silence after which a worker's jobs are taken over")
 	cmd.Flags().IntVar(&o.Workers, "workers", 16, "jobs carried out side by side; 0 runs the API alone")
 	cmd.Flags().StringVar(&o.LogLevel, "log-level", "info", "debug, info, warn or error")
+	cmd.Flags().StringVar(&o.OIDCConfig, "oidc-config", "", "`file` with the OpenID Connect issuers that people and machines come from (YAML, docs/sign-in.md)")
+	cmd.Flags().StringVar(&o.PublicURL, "public-url", "", "`address` at which browsers find this server, such as https://zopday.example.com; where it listens if that is this machine")
 	cmd.Flags().StringVar(&o.FeatureGates, "feature-gates", "", "what is in preview and to be on, such as AzureVMSS=true")
 	cmd.Flags().StringVar(&o.Reach, "reach", "", "`how` private API servers and datastores are reached in cloud accounts that do not say themselves: direct, tunnel, or public:RANGE,… with the ranges that this server's own connections come from")
 	cmd.Flags().StringVar(&o.TokenDir, "token-dir", "", "`directory` below which token files of cloud accounts (workload identity) may be; none, if left out")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/zopday/provisioner/internal/access"
+	"github.com/zopday/provisioner/internal/access/oidc"
 	"github.com/zopday/provisioner/internal/api"
 	"github.com/zopday/provisioner/internal/cloud/aws"
 	"github.com/zopday/provisioner/internal/components"
@@ -42,6 +43,7 @@ type Config struct {
 	TimeScale     float64                           // simulated clouds: how many of their seconds pass in a real one; 0 and 1 are real time
 	Token         string                            // the bootstrap token; "" keeps the one there is, or makes one
 	ConfigService string                            // address of an external config service; "" is the built-in one
+	SignIn        SignIn                            // issuers of people and machines
 	Gates         job.Gates                         // the feature gates that are on
 	Reach         job.Reach                         // how private endpoints are reached in cloud accounts that do not say
 	TokenDir      string                            // where token files of cloud accounts may be; "": nowhere
@@ -83,6 +85,7 @@ type Server struct {
 	fresh   string
 	log     *slog.Logger
 	secrets *secrets.Store // nil while the store is closed
+	signIn  *oidc.SignIn   // nil: nobody signs in
 
 	http     *http.Server
 	listener *bounded
@@ -138,12 +141,15 @@ func (s *Server) start(ctx context.Context, c Config) error {
 	if s.fresh, err = access.Bootstrap(ctx, d, c.Token); err != nil {
 		return err
 	}
+	if err := s.openSignIn(ctx, c, d); err != nil {
+		return err
+	}
 	p, err := s.parts(c, d)
 	if err != nil {
 		return err
 	}
 	s.http = api.Server("", api.New(api.Deps{
-		Service: p.service, Access: access.NewTokens(d, c.Log), Metrics: p.metrics, Log: c.Log, Ready: d.Current, Version: c.Version, Stop: s.stopping, Limits: c.Edges.limits(),
+		Service: p.service, Access: s.callers(d, c.Log), SignIn: s.signIn, Metrics: p.metrics, Log: c.Log, Ready: d.Current, Version: c.Version, Stop: s.stopping, Limits: c.Edges.limits(),
 	}))
 	s.http.ErrorLog = slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug)
 	wctx, stop := context.WithCancel(db.System(context.WithoutCancel(ctx)))
@@ -158,6 +164,7 @@ func (s *Server) start(ctx context.Context, c Config) error {
 	seal := &sealer{db: d, log: c.Log}
 	p.metrics.WatchAudit(seal.age)
 	s.work.Go(func() { seal.run(wctx) })
+	s.work.Go(func() { s.sweep(wctx, sweepTick) })
 	if p.reconciler != nil {
 		s.work.Go(func() { schedules(wctx, p.service, c.Log) })
 	}
@@ -212,7 +219,7 @@ func (s *Server) parts(c Config, d *db.DB) (parts, error) {
 	if err != nil {
 		return p, err
 	}
-	use := provision.Config{Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Pausers: pausers, Pace: pace, Gates: c.Gates, Log: c.Log,
+	use := provision.Config{Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Pausers: pausers, Pace: pace, Gates: c.Gates, SignIn: s.peopleSignIn(), Log: c.Log,
 		Accounts: keeps, TokenDir: c.TokenDir, CloudPolicies: cloudPolicies}
 	work := reconciler.Config{
 		Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Pausers: pausers, Past: l, Log: c.Log, Hooks: hooks(p.metrics), Version: c.Version.Version,
