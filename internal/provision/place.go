@@ -60,13 +60,7 @@ func (s *Service) accountFor(ctx context.Context, org, team, ref string, at job.
 	none := func(message string) error {
 		return invalid(job.FieldError{Field: "cloudAccountId", Message: message, Fix: "GET /cloud-accounts lists those that there are; POST makes one"})
 	}
-	if s.Accounts == nil {
-		if ref != accounts.Default {
-			return nil, none(fmt.Sprintf("%.60q is not a cloud account here", ref))
-		}
-		return &accounts.Account{ID: accounts.Default, OrgID: org, Name: accounts.Default, Level: accounts.ReadWrite}, nil
-	}
-	a, err := s.Accounts.Get(ctx, s.Ledger.DB(), org, ref)
+	a, err := s.accountNamed(ctx, org, ref)
 	switch {
 	case errors.Is(err, cloud.ErrNoAccount), err == nil && a.TeamID != "" && a.TeamID != team:
 		return nil, none(fmt.Sprintf("%.60q is not a cloud account of your organisation%s", ref, ofTeam(team)))
@@ -76,6 +70,17 @@ func (s *Service) accountFor(ctx context.Context, org, team, ref string, at job.
 		return nil, none(fmt.Sprintf("the cloud account %s is at %s, and the job is for %s", a.Name, a.Provider, at))
 	}
 	return a, nil
+}
+
+// accountNamed finds an organisation's cloud account by its ID or its name.
+func (s *Service) accountNamed(ctx context.Context, org, ref string) (*accounts.Account, error) {
+	if s.Accounts != nil {
+		return s.Accounts.Get(ctx, s.Ledger.DB(), org, ref)
+	}
+	if ref != accounts.Default {
+		return nil, cloud.ErrNoAccount
+	}
+	return &accounts.Account{ID: accounts.Default, OrgID: org, Name: accounts.Default, Level: accounts.ReadWrite, Configured: true}, nil
 }
 
 func ofTeam(team string) string {
@@ -92,13 +97,7 @@ func (s *Service) accountOver(ctx context.Context, p access.Principal, policy ac
 	if !refRE.MatchString(ref) {
 		return nil, none
 	}
-	if s.Accounts == nil {
-		if ref != accounts.Default {
-			return nil, none
-		}
-		return &accounts.Account{ID: accounts.Default, OrgID: p.OrgID, Name: accounts.Default, Level: accounts.ReadWrite, Configured: true}, nil
-	}
-	a, err := s.Accounts.Get(ctx, s.Ledger.DB(), p.OrgID, ref)
+	a, err := s.accountNamed(ctx, p.OrgID, ref)
 	switch {
 	case errors.Is(err, cloud.ErrNoAccount), err == nil && !p.Over(access.CloudAccountView, policy).Covers(a.TeamID, a.ID):
 		return nil, none
