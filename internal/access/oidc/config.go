@@ -49,7 +49,7 @@ type Issuer struct {
 	Audiences        []string          `yaml:"audiences"`      // one of which a machine's token is for; none: no machines
 	RolesByGroup     map[string]string `yaml:"rolesByGroup"`   // built-in roles over the whole organisation, beside assignments
 
-	secret Secret
+	Secret Secret `yaml:"-"` // of the client; "" for a public one
 }
 
 var issuerFields = []string{
@@ -261,11 +261,11 @@ func (is *Issuer) readSecret(fault func(field, what, fix string), getenv func(st
 			fault("clientSecretFile", err.Error(), "name a file that holds the secret alone")
 			return
 		}
-		if is.secret = Secret(strings.TrimSpace(string(raw))); is.secret == "" {
+		if is.Secret = Secret(strings.TrimSpace(string(raw))); is.Secret == "" {
 			fault("clientSecretFile", "the file is empty", "write the secret into it")
 		}
 	case is.ClientSecretEnv != "":
-		if is.secret = Secret(strings.TrimSpace(getenv(is.ClientSecretEnv))); is.secret == "" {
+		if is.Secret = Secret(strings.TrimSpace(getenv(is.ClientSecretEnv))); is.Secret == "" {
 			fault("clientSecretEnv", "the variable "+is.ClientSecretEnv+" is empty", "set it to the client's secret")
 		}
 	}

@@ -22,7 +22,7 @@ const callback = "/auth/callback"
 const maxCode = 4 << 10
 
 func (s *SignIn) oauth(i *issuer, m *metadata) *oauth2.Config {
-	return &oauth2.Config{ClientID: i.ClientID, ClientSecret: string(i.secret), Endpoint: m.Endpoint, RedirectURL: s.public + callback, Scopes: i.Scopes}
+	return &oauth2.Config{ClientID: i.ClientID, ClientSecret: string(i.Secret), Endpoint: m.Endpoint, RedirectURL: s.public + callback, Scopes: i.Scopes}
 }
 
 func s256(secret string) oauth2.AuthCodeOption {

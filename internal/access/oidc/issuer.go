@@ -150,7 +150,7 @@ func (i *issuer) discover(ctx context.Context) (*metadata, error) {
 	}
 	// Said outright: trying out which way is taken would send the code twice.
 	m.AuthStyle = oauth2.AuthStyleInHeader
-	if i.secret == "" || !slices.Contains(doc.AuthMethods, "client_secret_basic") && slices.Contains(doc.AuthMethods, "client_secret_post") {
+	if i.Secret == "" || !slices.Contains(doc.AuthMethods, "client_secret_basic") && slices.Contains(doc.AuthMethods, "client_secret_post") {
 		m.AuthStyle = oauth2.AuthStyleInParams
 	}
 	m.keys = &keySet{name: i.Name, url: doc.Keys, client: i.client, now: i.now}

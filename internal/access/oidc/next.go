@@ -2,6 +2,7 @@ package oidc
 
 import (
 	"net/url"
+	"path"
 	"strings"
 )
 
@@ -12,7 +13,7 @@ const maxNext = 2000
 
 // LocalPath is a page of this server to go on to after a sign-in, or the start page
 // for anything that a browser might take to be elsewhere: another host, another
-// scheme, a path with a backslash or with two slashes in front, however encoded.
+// scheme, a path with a backslash or with two slashes in a row, however encoded.
 func LocalPath(next string) string {
 	if len(next) > maxNext || !strings.HasPrefix(next, "/") || strings.ContainsFunc(next, func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }) {
 		return start
@@ -22,17 +23,17 @@ func LocalPath(next string) string {
 		return start
 	}
 	// What a proxy in front might decode is looked at decoded, twice.
-	path := u.EscapedPath()
+	at := u.EscapedPath()
 	for range 3 {
-		if strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n\t\x00") || !strings.HasPrefix(path, "/") {
+		if strings.Contains(at, "//") || strings.ContainsAny(at, "\\\r\n\t\x00") || !strings.HasPrefix(at, "/") {
 			return start
 		}
-		if path, err = url.PathUnescape(path); err != nil {
+		if at, err = url.PathUnescape(at); err != nil {
 			return start
 		}
 	}
 	// Nor back into the sign-in itself.
-	if path == "/auth" || strings.HasPrefix(path, "/auth/") {
+	if at = path.Clean(at); at == "/auth" || strings.HasPrefix(at, "/auth/") {
 		return start
 	}
 	return u.RequestURI()

@@ -85,7 +85,7 @@ func newRigOn(t *testing.T, dsn string, edit func(*Issuer)) *rig {
 	r.issuer.Set(func(s *oidctest.State) { s.Now = r.now })
 	sessions := access.NewSessions(d)
 	sessions.Ahead = r.gone
-	is := Issuer{URL: r.issuer.URL, Name: "test", ClientID: r.issuer.ClientID, secret: Secret(r.issuer.Secret), Audiences: []string{audience},
+	is := Issuer{URL: r.issuer.URL, Name: "test", ClientID: r.issuer.ClientID, Secret: Secret(r.issuer.Secret), Audiences: []string{audience},
 		RolesByGroup: map[string]string{"platform": access.Admin}}
 	is.defaults()
 	if edit != nil {

@@ -505,7 +505,7 @@ func TestLocalPath(t *testing.T) {
 	for _, next := range []string{
 		"", "evil", "//evil.com", "///evil.com", `/\evil.com`, `\\evil.com`, "/%2fevil.com", "/%2Fevil.com", "%2f%2fevil.com", "/%5cevil.com", "/%255cevil.com", "/%252fevil.com",
 		"javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,x", "https://evil.com", "http:/evil.com", "https:evil.com", " //evil.com", "\t//evil.com", "/\t/evil.com", "/\n/evil.com", "/\r\nX: y",
-		"/%0d%0aX:%20y", "/%00", "/é", "/auth/login", "/auth/callback?x=y", "/auth", "/%61uth/login", "/%zz", "/" + strings.Repeat("a", maxNext),
+		"/%0d%0aX:%20y", "/%00", "/é", "/auth/login", "/auth/callback?x=y", "/auth", "/%61uth/login", "/x/../auth/login", "/.//x", "/x//y", "/%zz", "/" + strings.Repeat("a", maxNext),
 	} {
 		if got := LocalPath(next); got != start {
 			t.Errorf("%q goes to %q", next, got)
