@@ -119,6 +119,13 @@ type PermissionReport struct {
 	Unknown string           `json:"unknown,omitempty" doc:"Why the cloud could not be asked; missing says nothing then"`
 }
 
+// Limited is a Provider that knows whether its account is read-only. Its own
+// clients then send nothing that changes; whoever goes by its credentials to what
+// is behind it, an API server or a database, asks first.
+type Limited interface {
+	ReadOnly() bool
+}
+
 // An AccountChecker says whose credentials an account has, and what they are
 // good for. Every Provider is one.
 type AccountChecker interface {

@@ -3,6 +3,7 @@ package reconciler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -64,6 +65,18 @@ func (h *hold) gate(_ context.Context, c pipeline.Call) error {
 		return pipeline.ErrReadOnly
 	}
 	return h.good()
+}
+
+// nothingChanges is the gate of a job whose cloud account is read-only: what its
+// clusters and databases hold is no more changed than the account itself.
+func nothingChanges(j *job.Job) pipeline.Gate {
+	return func(_ context.Context, c pipeline.Call) error {
+		if !c.Mutating || j.Mode == job.ModeAdopt {
+			return nil
+		}
+		return pipeline.Fatal("read-only-account", fmt.Sprintf("the cloud account %s is read-only, so %s %s was not sent", j.CloudAccountID, c.Service, c.Op),
+			"Give the account permissionLevel read_write, then retry.").On("cloudAccountId")
+	}
 }
 
 // Record writes in the middle of a step, under the lease. The ledger being

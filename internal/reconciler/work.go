@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/zopday/provisioner/internal/audit"
+	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/ledger"
 	"github.com/zopday/provisioner/internal/pipeline"
@@ -112,6 +113,9 @@ func (p *pass) run(ctx context.Context) (err error) {
 	set.Cloud, err = p.r.Clouds.Open(ctx, j)
 	if err != nil {
 		return p.after(ctx, run, p.first(list), "", err)
+	}
+	if l, ok := set.Cloud.(cloud.Limited); ok && l.ReadOnly() {
+		ctx = pipeline.WithGate(ctx, nothingChanges(j))
 	}
 	// The steps are bound to the cloud now.
 	if list, _, err = set.Current(j); err != nil {

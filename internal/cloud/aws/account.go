@@ -148,3 +148,6 @@ func (c *Clouds) reach(a cloud.Account) job.Reach {
 	}
 	return r
 }
+
+// ReadOnly reports whether nothing may be changed with the account.
+func (p *Provider) ReadOnly() bool { return p.account.ReadOnly }

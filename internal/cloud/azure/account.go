@@ -168,3 +168,6 @@ func unauthenticated(err error) string {
 	why, _, _ := strings.Cut(doc.Description, " Trace ID:")
 	return firstLine(err) + " " + firstLine(errors.New(why))
 }
+
+// ReadOnly reports whether nothing may be changed with the account.
+func (p *Provider) ReadOnly() bool { return p.account.ReadOnly }

@@ -103,3 +103,6 @@ func reachBy(server job.Reach, a cloud.Account) job.Reach {
 	}
 	return r
 }
+
+// ReadOnly reports whether nothing may be changed with the account.
+func (p *Provider) ReadOnly() bool { return p.account.ReadOnly }
