@@ -76,9 +76,13 @@ func (s *Service) CatalogueEntry(ctx context.Context, name string) (*ComponentVi
 // Diff is what an upgrade of a component job would change in its cluster. An
 // empty request compares with the spec as it is.
 func (s *Service) Diff(ctx context.Context, ref string, r ConfigRequest) ([]components.Change, error) {
-	j, err := s.look(ctx, ref)
+	p, err := s.viewer(ctx, access.ComponentView)
 	if err != nil {
 		return nil, err
+	}
+	j, err := s.find(ctx, p, access.ComponentView, ref, true)
+	if err != nil {
+		return nil, refusalOf(err)
 	}
 	switch {
 	case j.ResourceType != job.Component:
