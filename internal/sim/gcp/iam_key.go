@@ -59,9 +59,8 @@ func (s *iamService) createKey(r *request) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key of %s: %w", a.Email, err)
 	}
-	host := "http://" + tokenHost(r)
 	file, err := json.Marshal(map[string]string{"type": "service_account", "project_id": a.Project, "private_key_id": id, "private_key": secret, "client_email": a.Email,
-		"client_id": a.UniqueID, "token_uri": host + tokenPath, "universe_domain": "googleapis.com"})
+		"client_id": a.UniqueID, "token_uri": tokenURI(r), "universe_domain": "googleapis.com"})
 	if err != nil {
 		return nil, fmt.Errorf("key file of %s: %w", a.Email, err)
 	}
@@ -75,12 +74,13 @@ func (s *iamService) createKey(r *request) (any, error) {
 	return out, nil
 }
 
-// tokenHost is the host by which the caller reaches the simulation.
-func tokenHost(r *request) string {
+// tokenURI is where the simulation changes assertions into tokens, by the host that the caller reached it by; Google's own for a key that
+// the control API has made, which does not know.
+func tokenURI(r *request) string {
 	if r.HTTP == nil {
-		return "localhost"
+		return "https://oauth2.googleapis.com/token"
 	}
-	return r.HTTP.Host
+	return "http://" + r.HTTP.Host + tokenPath
 }
 
 // key finds the key that the request's path names.
