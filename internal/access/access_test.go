@@ -3,14 +3,11 @@ package access
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/zopday/provisioner/internal/db"
 )
 
 func TestRequireDeniesByDefault(t *testing.T) {
@@ -83,19 +80,6 @@ func TestExpand(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", name, diff)
 		}
 	}
-}
-
-func openDB(t *testing.T) *db.DB {
-	t.Helper()
-	d, err := db.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
-	if err := d.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return d
 }
 
 func TestBearer(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/zopday/provisioner/internal/db"
@@ -121,21 +122,21 @@ type AssignmentFilter struct {
 // beyond what is seen, the newest first.
 func ListAssignments(ctx context.Context, q db.Q, org string, see job.Visible, f AssignmentFilter) ([]Assignment, error) {
 	c := &clause{}
-	where := "a.org_id = " + c.arg(org)
+	where := []string{"a.org_id = " + c.arg(org)}
 	for _, by := range []struct{ column, value string }{
 		{"subject_kind", string(f.Subject.Kind)}, {"subject", f.Subject.ID}, {"role", f.RoleID}, {"scope_kind", string(f.Scope.Kind)}, {"scope_id", f.Scope.ID},
 	} {
 		if by.value != "" {
-			where += " AND a." + by.column + " = " + c.arg(by.value)
+			where = append(where, "a."+by.column+" = "+c.arg(by.value))
 		}
 	}
 	if f.After != "" {
-		where += " AND a.id < " + c.arg(f.After)
+		where = append(where, "a.id < "+c.arg(f.After))
 	}
 	if !see.All {
-		where += " AND " + c.within(see)
+		where = append(where, c.within(see))
 	}
-	return gather(ctx, q, "assignments", scanAssignment, `SELECT `+assignmentColumns+assignmentsFrom+where+` ORDER BY a.id DESC LIMIT `+c.arg(int64(f.Limit)), c.args...)
+	return gather(ctx, q, "assignments", scanAssignment, `SELECT `+assignmentColumns+assignmentsFrom+strings.Join(where, " AND ")+` ORDER BY a.id DESC LIMIT `+c.arg(int64(f.Limit)), c.args...)
 }
 
 // AssignmentsOf are all assignments of some of an organisation's subjects, the

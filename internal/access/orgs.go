@@ -164,7 +164,7 @@ func gather[T any](ctx context.Context, q db.Q, what string, scan func(scanner) 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	defer rows.Close() //nolint:errcheck // Err says what matters
+	defer rows.Close()
 	var out []T
 	for rows.Next() {
 		v, err := scan(rows)
