@@ -55,11 +55,12 @@ func (p *Provider) nodeTraits(ctx context.Context, r *pipeline.Run, instanceType
 	}
 	s, ok, err := p.sizeNamed(ctx, instanceType)
 	if err != nil || !ok {
-		return nodeTraits{}, pipeline.Unless(err, pipeline.Denied)
+		return nodeTraits{}, unlessDenied(r, "what nodes of size "+instanceType+" can have", err)
 	}
 	t := nodeTraits{ephemeral: s.holds(diskGiB)}
 	if s.traits.encrypted {
-		if t.encrypted, err = p.hostEncryption(ctx); err != nil {
+		t.encrypted, err = p.hostEncryption(ctx)
+		if err := unlessDenied(r, "encryption at host", err); err != nil {
 			return t, err
 		}
 	}

@@ -182,6 +182,26 @@ type Provider struct {
 
 	mu     sync.Mutex
 	caller string // the subscription, once the cloud has confirmed it
+
+	said sync.Map // what was logged once
+}
+
+// unread tells whoever runs the server, once, that something is never looked at,
+// since these credentials may not read it.
+func (p *Provider) unread(what string, err error) {
+	if _, told := p.said.LoadOrStore(what, true); !told {
+		p.log.Warn("not checked: "+what, "account", called(p.account), "error", err)
+	}
+}
+
+// unlessDenied is nil for a read that these credentials may not make, and notes what
+// is not checked for want of it.
+func unlessDenied(r *pipeline.Run, what string, err error) error {
+	if pipeline.Is(err, pipeline.Denied) {
+		r.Note("%s not checked: %v", what, err)
+		return nil
+	}
+	return err
 }
 
 // Caller is the subscription that the credentials can see. The cloud is asked

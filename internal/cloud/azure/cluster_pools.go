@@ -71,7 +71,7 @@ func (c *checker) nodePools(ctx context.Context) ([]cloud.Check, error) {
 	}
 	all, err := c.sizes(ctx)
 	if err != nil {
-		return c.or(ctx, "node size", "config.spec.nodePools", err)
+		return c.need(ctx, "node size", "config.spec.nodePools", err)
 	}
 	var out []cloud.Check
 	var infos []job.NodePoolInfo
@@ -156,7 +156,7 @@ func (c *checker) nodeEncryption(ctx context.Context, spec job.ClusterSpec, chos
 	}
 	on, err := c.hostEncryption(ctx)
 	if err != nil {
-		return nil, err
+		return c.need(ctx, check, "config.spec.waive", err)
 	}
 	message, fix := "the subscription does not have the feature EncryptionAtHost, so the nodes' caches and temporary disks would not be encrypted on the host",
 		"Register it (az feature register --namespace Microsoft.Compute --name EncryptionAtHost), or waive "+control+"."

@@ -182,6 +182,8 @@ func (p *Provider) readServer(ctx context.Context, f flavour, id string) (found,
 		}
 	} else if stops(ctx, err) {
 		return out, err
+	} else {
+		out.notes = append(out.notes, "what its class has was not checked: "+err.Error())
 	}
 	settings, err := p.settings(ctx, id)
 	if stopped := pipeline.Unless(err, pipeline.Denied, pipeline.NotFound, pipeline.Invalid); stopped != nil {
@@ -250,6 +252,7 @@ func (p *Provider) networkNotes(ctx context.Context, id string, info *job.Datast
 func (p *Provider) lockNote(ctx context.Context, x *found) error {
 	locked, err := p.lockedAgainstDeletion(ctx, x.id)
 	if err != nil {
+		x.notes = append(x.notes, "locks were not checked: "+err.Error())
 		return pipeline.Unless(err, pipeline.Denied, pipeline.NotFound, pipeline.Invalid)
 	}
 	x.info.DeletionProtection = locked
@@ -337,9 +340,11 @@ func (p *Provider) readOldCache(ctx context.Context, id string) (found, error) {
 			out.notes = append(out.notes, n.note)
 		}
 	}
-	rules, err := list[firewallRuleOfCache](ctx, p, id+"/firewallRules")
-	if err := pipeline.Unless(err, pipeline.Denied, pipeline.NotFound, pipeline.Invalid); err != nil {
+	rules, ruleErr := list[firewallRuleOfCache](ctx, p, id+"/firewallRules")
+	if err := pipeline.Unless(ruleErr, pipeline.Denied, pipeline.NotFound, pipeline.Invalid); err != nil {
 		return out, err
+	} else if pipeline.Is(ruleErr, pipeline.Denied) {
+		out.notes = append(out.notes, "firewall rules were not checked: "+ruleErr.Error())
 	}
 	for _, w := range rules {
 		if wide(w.Properties.From, w.Properties.To) {

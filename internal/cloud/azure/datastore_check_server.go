@@ -25,7 +25,7 @@ func (c *checker) server(ctx context.Context) ([]cloud.Check, error) {
 	info.Engine, info.AdminUser = c.store.Engine, c.store.AdminUser
 	o, err := c.offers(ctx, f)
 	if err != nil {
-		return c.or(ctx, "version", "config.spec.version", err)
+		return c.need(ctx, "version", "config.spec.version", err)
 	}
 	out := c.serverVersion(o)
 	out = append(out, c.serverClass(o)...)

@@ -175,7 +175,7 @@ func (c *controls) lockRow(ctx context.Context, row string, spec job.DatastoreSp
 		return nil
 	}
 	if rec, ok := c.r.Object(kindLock, "datastore"); !ok || rec.State != job.ObjectCreated {
-		c.rows = append(c.rows, job.Control{ID: row, Name: "lock against deletion", Wanted: lockLevel, Seen: "none: these credentials may not make one", Unchecked: true, Source: "CIS Azure 6.2"})
+		c.rows = append(c.rows, job.Control{ID: row, Name: "lock against deletion", Wanted: lockLevel, Seen: "none: these credentials may not make one ('" + typeLock + "/write')", Unchecked: true, Source: "CIS Azure 6.2"})
 		return nil
 	}
 	locked, err := c.p.lockedAgainstDeletion(ctx, id)

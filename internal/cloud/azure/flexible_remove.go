@@ -45,7 +45,7 @@ func (p *Provider) noReplicas(ctx context.Context, r *pipeline.Run, id string) e
 	}
 	all, err := list[meta](ctx, p, id+"/replicas")
 	if err != nil {
-		return pipeline.Unless(err, pipeline.NotFound, pipeline.Denied, pipeline.Invalid)
+		return pipeline.Unless(unlessDenied(r, "read replicas of server "+lastName(id), err), pipeline.NotFound, pipeline.Invalid)
 	}
 	var names []string
 	for _, x := range all {

@@ -3,12 +3,16 @@ package azure
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"path"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
@@ -40,13 +44,39 @@ type liver struct {
 
 	saidMu sync.Mutex
 	said   []string
+	sent   map[string]bool // the calls that change something: method, a space, path
 	since  int
+}
+
+// Do notes what is sent.
+func (n noting) Do(req *http.Request) (*http.Response, error) {
+	if service, op := action(req.Method, req.URL.Path); !reads(req.Method, service, op) && !strings.HasSuffix(req.URL.Path, "/oauth2/v2.0/token") {
+		n.w.saidMu.Lock()
+		n.w.sent[req.Method+" "+req.URL.Path] = true
+		n.w.saidMu.Unlock()
+	}
+	return n.Transporter.Do(req)
+}
+
+// noting is a transport that tells a liver of its calls.
+type noting struct {
+	policy.Transporter
+	w *liver
 }
 
 func (w *liver) say(text string) {
 	w.saidMu.Lock()
 	defer w.saidMu.Unlock()
 	w.said = append(w.said, text)
+}
+
+// A sayer takes the log.
+type sayer struct{ w *liver }
+
+// Write takes a line.
+func (s sayer) Write(line []byte) (int, error) {
+	s.w.say(string(line))
+	return len(line), nil
 }
 
 // born is a liver of a life, with what was there before.
@@ -57,21 +87,34 @@ func (l life) born(t testing.TB) *liver {
 	if l.family == job.Datastore || l.family == job.Cache {
 		g.p.reach = job.Reach{Mode: job.ReachDirect}
 	}
-	w := &liver{rig: g, ctx: g.Context()}
+	w := &liver{rig: g, ctx: g.Context(), sent: map[string]bool{}}
+	load := g.clouds.opts.LoadConfig
+	g.clouds.opts.LoadConfig = func(ctx context.Context, account, region string) (Config, error) {
+		c, err := load(ctx, account, region)
+		c.Transport = noting{c.Transport, w}
+		return c, err
+	}
+	g.clouds.open = map[place]*Provider{}
+	reach := g.p.reach
+	if err := w.reopened(); err != nil {
+		t.Fatal(err)
+	}
+	g.p.reach = reach
 	g.events = func(e job.Event) { w.say(e.Message) }
+	g.p.log = slog.New(slog.NewTextHandler(sayer{w}, nil))
+	g.clouds.opts.Logger = g.p.log
 	if l.before != nil {
 		l.before(w)
 		w.world.Step(10 * time.Minute)
 	}
 	if l.readOnly {
-		reach := w.p.reach
 		w.clouds.opts.Accounts = &book{rows: []cloud.Account{{ID: w.job.CloudAccountID, OrgID: w.job.OrgID, Name: "watcher", Provider: job.Azure, Method: cloud.MethodAmbient, ReadOnly: true, Revision: 1}}}
 		if err := w.reopened(); err != nil {
 			t.Fatal(err)
 		}
 		w.p.reach = reach
 	}
-	w.since = w.mark()
+	w.since, w.sent = w.mark(), map[string]bool{}
 	return w
 }
 
@@ -104,7 +147,7 @@ func (w *liver) pass(down bool, steps ...step) error {
 			r := w.run(pipeline.Apply)
 			r.Down, r.Step = down, "step"
 			err := f(anything(w.ctx), r)
-			for _, n := range r.TakeNotes() {
+			for _, n := range slices.Concat(r.TakeNotes(), w.job.Config.InfraConfig.Warnings) {
 				w.say(n)
 			}
 			d := pipeline.Judge(err, attempts)
@@ -195,7 +238,11 @@ func (w *liver) ended() error {
 	w.another()
 	r := w.run(pipeline.Apply)
 	r.Down = true
-	if err := w.p.Removable(w.ctx, r); err != nil {
+	err := w.p.Removable(w.ctx, r)
+	for _, n := range r.TakeNotes() {
+		w.say(n)
+	}
+	if err != nil {
 		return err
 	}
 	if err := w.pass(true, w.steps(true)...); err != nil {

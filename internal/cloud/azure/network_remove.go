@@ -199,7 +199,10 @@ func (p *Provider) unlocked(ctx context.Context, r *pipeline.Run) error {
 	}
 	all, err := p.locks(ctx)
 	if err != nil {
-		return pipeline.Unless(err, pipeline.Denied, pipeline.NotFound, pipeline.Invalid)
+		if pipeline.Is(err, pipeline.Denied) {
+			r.Remember(asked, true)
+		}
+		return pipeline.Unless(unlessDenied(r, "locks that would stop the teardown", err), pipeline.NotFound, pipeline.Invalid)
 	}
 	var names []string
 	for _, l := range all {

@@ -45,6 +45,9 @@ func (p *Provider) outcome(ctx context.Context, o operation) (running bool, why 
 		Error  fault  `json:"error"`
 	}
 	if err := p.get(ctx, o.url, &status); err != nil {
+		if pipeline.Is(err, pipeline.Denied) {
+			p.unread("why operations failed", err)
+		}
 		// An operation is forgotten after a while; the resource itself has answered.
 		return false, "", pipeline.Unless(err, pipeline.NotFound, pipeline.Invalid, pipeline.Denied, pipeline.Unknown)
 	}

@@ -1,10 +1,12 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/job"
@@ -128,6 +130,16 @@ func (c *checker) or(ctx context.Context, name, field string, err error) ([]clou
 		return nil, err
 	}
 	return []cloud.Check{unchecked(name, field, err)}, nil
+}
+
+// need is what a read becomes that later steps do not go without: one that is
+// denied is better refused now, with what to grant, than met by a step.
+func (c *checker) need(ctx context.Context, name, field string, err error) ([]cloud.Check, error) {
+	var denied *pipeline.FatalError
+	if c.r.Mode != pipeline.Verify && pipeline.Is(err, pipeline.Denied) && errors.As(err, &denied) {
+		return []cloud.Check{fails(name, cmp.Or(field, "cloudAccountId"), denied.Problem.Message, strings.TrimSuffix(denied.Problem.Hint, ", then retry."))}, nil
+	}
+	return c.or(ctx, name, field, err)
 }
 
 // made reports whether the job has an object already.

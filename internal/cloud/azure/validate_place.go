@@ -3,8 +3,8 @@ package azure
 import (
 	"context"
 	"fmt"
-	"slices"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/zopday/provisioner/internal/cloud"
@@ -36,7 +36,7 @@ func (c *checker) place(ctx context.Context) ([]cloud.Check, error) {
 	const check = "region"
 	all, err := list[location](ctx, c.Provider, managementPrefix+c.subscription+"/locations")
 	if err != nil {
-		return c.or(ctx, check, "region", err)
+		return c.need(ctx, check, "region", err)
 	}
 	i := slices.IndexFunc(all, func(l location) bool { return regionName(l.Name) == regionName(c.region) })
 	if i < 0 || all[i].Metadata.RegionType == "Logical" {

@@ -24,7 +24,7 @@ func (c *checker) machines(ctx context.Context) ([]cloud.Check, error) {
 	}
 	all, err := c.sizes(ctx)
 	if err != nil {
-		return c.or(ctx, "VM size", "config.spec.pool", err)
+		return c.need(ctx, "VM size", "config.spec.pool", err)
 	}
 	s, out := c.size(spec.Pool, all)
 	if len(out) > 0 && out[0].Status == cloud.CheckFails {
@@ -42,7 +42,8 @@ func (c *checker) machines(ctx context.Context) ([]cloud.Check, error) {
 	out = append(out, cores...)
 	hidden, err := c.hostEncryption(ctx)
 	if err != nil {
-		return nil, err
+		more, err := c.or(ctx, "encryption at host", "cloudAccountId", err)
+		return append(append(out, more...), c.userData(spec)), err
 	}
 	if !hidden && c.r.Mode != pipeline.Verify {
 		out = append(out, warns("encryption at host", "cloudAccountId", "the subscription does not have the feature EncryptionAtHost, so the VMs' caches and temporary disks are not encrypted on the host",
@@ -117,7 +118,7 @@ func (c *checker) resolveImage(ctx context.Context, pool job.Pool, s size) ([]cl
 			return []cloud.Check{fails(check, field, "there is no image "+urn+" in "+c.region, "Name one that exists (az vm image list).")}, nil
 		}
 		if err != nil {
-			return c.or(ctx, check, field, err)
+			return c.need(ctx, check, field, err)
 		}
 		name.version = version
 	}
@@ -126,7 +127,7 @@ func (c *checker) resolveImage(ctx context.Context, pool job.Pool, s size) ([]cl
 	case pipeline.Is(err, pipeline.NotFound, pipeline.Invalid):
 		return []cloud.Check{fails(check, field, "there is no image "+name.String()+" in "+c.region, "Name one that exists (az vm image list).")}, nil
 	case err != nil:
-		return c.or(ctx, check, field, err)
+		return c.need(ctx, check, field, err)
 	}
 	c.ic.ImageID, c.ic.ImageName = name.String(), name.offer+" "+name.version
 	f := value(i.Properties)

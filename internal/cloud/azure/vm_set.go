@@ -161,7 +161,7 @@ func (p *Provider) takeMembers(ctx context.Context, j *job.Job, members []resour
 	if len(members) > 0 {
 		var err error
 		nics, err = p.interfaces(ctx, parentOf(members[0].ID))
-		if err := pipeline.Unless(err, pipeline.NotFound, pipeline.Denied); err != nil {
+		if err := pipeline.Unless(err, pipeline.NotFound); err != nil {
 			return err
 		}
 	}

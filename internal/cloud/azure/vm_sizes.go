@@ -154,16 +154,18 @@ func (p *Provider) traits(ctx context.Context, r *pipeline.Run) (traits, error) 
 	ic := r.Job.Config.InfraConfig
 	s, ok, err := p.sizeNamed(ctx, ic.InstanceType)
 	if err != nil || !ok {
-		return traits{}, pipeline.Unless(err, pipeline.Denied)
+		return traits{}, unlessDenied(r, "what VMs of size "+ic.InstanceType+" can have", err)
 	}
 	t := s.traits
 	if t.trusted {
-		if t.trusted, err = p.trustedImage(ctx, ic.ImageID); err != nil {
+		t.trusted, err = p.trustedImage(ctx, ic.ImageID)
+		if err := unlessDenied(r, "whether image "+ic.ImageID+" boots by trusted launch", err); err != nil {
 			return t, err
 		}
 	}
 	if t.encrypted {
-		if t.encrypted, err = p.hostEncryption(ctx); err != nil {
+		t.encrypted, err = p.hostEncryption(ctx)
+		if err := unlessDenied(r, "encryption at host", err); err != nil {
 			return t, err
 		}
 	}
@@ -180,13 +182,13 @@ func (p *Provider) trustedImage(ctx context.Context, urn string) (bool, error) {
 	}
 	i, err := p.image(ctx, name)
 	if err != nil {
-		return false, pipeline.Unless(err, pipeline.NotFound, pipeline.Denied, pipeline.Invalid)
+		return false, pipeline.Unless(err, pipeline.NotFound, pipeline.Invalid)
 	}
 	return i.Properties != nil && value(i.Properties.HyperVGeneration) == armcompute.HyperVGenerationTypesV2, nil
 }
 
 // hostEncryption reports whether the subscription has the feature of encryption at
-// host ("Features - Get"). Who may not ask goes without.
+// host ("Features - Get").
 func (p *Provider) hostEncryption(ctx context.Context) (bool, error) {
 	var x struct {
 		Properties struct {
@@ -194,7 +196,7 @@ func (p *Provider) hostEncryption(ctx context.Context) (bool, error) {
 		} `json:"properties"`
 	}
 	err := p.get(ctx, managementPrefix+p.subscription+"/providers/Microsoft.Features/providers/Microsoft.Compute/features/EncryptionAtHost?api-version=2021-07-01", &x)
-	return x.Properties.State == "Registered", pipeline.Unless(err, pipeline.NotFound, pipeline.Denied, pipeline.Invalid)
+	return x.Properties.State == "Registered", pipeline.Unless(err, pipeline.NotFound, pipeline.Invalid)
 }
 
 // image reads one version of a marketplace image.
