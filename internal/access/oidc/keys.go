@@ -48,7 +48,7 @@ type keySet struct {
 // where the token names none. The error is an [UnavailableError] if the issuer does
 // not say which keys it has.
 func (s *keySet) find(ctx context.Context, kid string, alg jose.SignatureAlgorithm) ([]jose.JSONWebKey, error) {
-	found, fresh, usable := s.look(kid, alg)
+	found, fresh, _ := s.look(kid, alg)
 	if len(found) > 0 && fresh {
 		return found, nil
 	}
@@ -62,7 +62,7 @@ func (s *keySet) find(ctx context.Context, kid string, alg jose.SignatureAlgorit
 	case r := <-done:
 		err = r.Err
 	}
-	found, _, usable = s.look(kid, alg)
+	found, _, usable := s.look(kid, alg)
 	switch {
 	case !usable && err != nil:
 		return nil, &UnavailableError{Issuer: s.name, err: err}

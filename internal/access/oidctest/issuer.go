@@ -72,7 +72,7 @@ func New(t testing.TB) *Issuer {
 	mux.HandleFunc("POST /token", i.token)
 	mux.HandleFunc("GET /keys", i.jwks)
 	mux.HandleFunc("GET /end", func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, r.FormValue("post_logout_redirect_uri"), http.StatusFound)
+		http.Redirect(w, r, r.FormValue("post_logout_redirect_uri"), http.StatusFound) //nolint:gosec // as an issuer does with an address that is registered
 	})
 	i.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i.mu.Lock()
@@ -214,7 +214,7 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	if edit != nil {
 		edit(to)
 	}
-	http.Redirect(w, r, q.Get("redirect_uri")+"?"+to.Encode(), http.StatusFound)
+	http.Redirect(w, r, q.Get("redirect_uri")+"?"+to.Encode(), http.StatusFound) //nolint:gosec // likewise
 }
 
 func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
