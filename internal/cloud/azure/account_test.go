@@ -265,3 +265,106 @@ func TestAccountRevisions(t *testing.T) {
 		t.Error("the client keeps the secret")
 	}
 }
+
+// A token that is refused before the end that it says it has is had anew: reads go
+// on with it at once, a call that changes something comes up and is made again by
+// the job. The job ends well (failure kinds I1, I2).
+func TestTokensThatEndEarly(t *testing.T) {
+	t.Parallel()
+	g, _ := withAccounts(t, principalAccount("org_1"))
+	g.cloud.SetClient(simazure.Client{ID: shopApp, Secret: shopSecret, ObjectID: "0b1ec700-0000-4000-8000-0000000000d1", Subscriptions: []string{simazure.DefaultSubscription}, TokenLife: 40 * time.Second})
+	before := g.world.Snapshot()
+	if err := g.reopened(); err != nil {
+		t.Fatal(err)
+	}
+	yes := true
+	g.fault(sim.Fault{Kind: sim.FaultError, Service: "network", Mutating: &yes, After: 2, Code: "ExpiredAuthenticationToken", Status: 401})
+	g.up()
+	g.down()
+	g.hit()
+	tokens, ended, changed := 0, 0, 0
+	for _, e := range g.world.Books(sim.BookFilter{Caller: shopApp, Limit: 100000}) {
+		switch {
+		case e.Service == "login" && e.Status == 200:
+			tokens++
+		case e.Code == "ExpiredAuthenticationToken":
+			ended++
+			if e.Mutating {
+				changed++
+			}
+		}
+	}
+	t.Logf("%d tokens, %d refused, %d of them with a change", tokens, ended, changed)
+	if tokens < 3 || ended < 2 || changed == 0 {
+		t.Errorf("only %d tokens, and %d were refused: nothing was tested", tokens, ended)
+	}
+	g.equal(before)
+}
+
+// Credentials that cannot be renewed end as such, after one more try.
+func TestSecretThatIsRevoked(t *testing.T) {
+	t.Parallel()
+	g, _ := withAccounts(t, principalAccount("org_1"))
+	if err := g.reopened(); err != nil {
+		t.Fatal(err)
+	}
+	who := simazure.Client{ID: shopApp, Secret: shopSecret, ObjectID: "0b1ec700-0000-4000-8000-0000000000d1", Subscriptions: []string{simazure.DefaultSubscription}, TokenLife: time.Second}
+	g.cloud.SetClient(who)
+	if _, err := g.p.Caller(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	who.Secret = "another-secret"
+	g.cloud.SetClient(who)
+	g.world.Step(time.Hour)
+	_, err := g.p.readSubscription(t.Context())
+	if !pipeline.Is(err, pipeline.Expired) || !strings.Contains(err.Error(), "7000215") {
+		t.Errorf("it ends with %v", err)
+	}
+	if !g.p.refused.Load() {
+		t.Error("the next pass would use the same client")
+	}
+}
+
+// Credentials that are another subscription's by now read, and change nothing (failure
+// kind F5): the refusal names both.
+func TestCredentialsOfAnotherSubscription(t *testing.T) {
+	t.Parallel()
+	a := cloud.Account{ID: "default", OrgID: "org_1", Name: "prod", Provider: job.Azure, Method: cloud.MethodAmbient, Holder: simazure.DefaultSubscription, Revision: 1}
+	g, _ := withAccounts(t, a)
+	if err := g.reopened(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.try(false, g.check, g.p.EnsureNetwork); err != nil {
+		t.Fatal(err)
+	}
+	// Between two steps the process is given other credentials.
+	load := g.clouds.opts.LoadConfig
+	g.clouds.opts.LoadConfig = func(ctx context.Context, account, region string) (Config, error) {
+		c, err := load(ctx, account, region)
+		if err != nil {
+			return c, err
+		}
+		c.Subscription = simazure.OtherSubscription
+		c.Credential, err = c.credential(cloud.Account{Method: cloud.MethodServicePrincipal, Secret: cloud.Secret{ClientSecret: simazure.DefaultClientSecret},
+			Settings: cloud.Settings{Tenant: simazure.DefaultTenant, ClientID: simazure.OtherClientID}})
+		return c, err
+	}
+	g.clouds.open = map[place]*Provider{} // an hour has passed
+	since := g.mark()
+	if err := g.reopened(); err != nil {
+		t.Fatal(err)
+	}
+	g.another()
+	g.objects = map[string]job.Object{}
+	err := g.try(false, g.p.EnsureNetwork)
+	f := fatal(err)
+	if f == nil || f.Problem.Code != codeHolder || !strings.Contains(err.Error(), simazure.DefaultSubscription) || !strings.Contains(err.Error(), simazure.OtherSubscription) {
+		t.Errorf("it ends with %v", err)
+	}
+	if _, changes := g.calls(since); sum(changes) > 0 {
+		t.Errorf("arrived: %v", changes)
+	}
+	if got := g.callers(since); !slices.Equal(got, []string{simazure.OtherClientID}) {
+		t.Errorf("called by %v", got)
+	}
+}

@@ -100,6 +100,7 @@ type calls struct {
 	opts    Options
 	limits  *limits
 	refused *atomic.Bool
+	renew   func(ctx context.Context, began time.Time) // makes refused credentials anew
 }
 
 // call is the outermost layer: one span, one count, one classified error a call.
@@ -143,10 +144,20 @@ func (c *calls) call(req *policy.Request) (*http.Response, error) {
 // tries sends a call until it is answered, or may not be repeated.
 func (c *calls) tries(req *policy.Request, f *flight) (*http.Response, *pipeline.CloudError) {
 	ctx := req.Raw().Context()
+	began, renewed := time.Now(), false
 	for attempt := 1; ; attempt++ {
 		resp, ce := c.attempt(ctx, req, f)
 		if ce == nil {
 			return resp, nil
+		}
+		if ce.Class == pipeline.Expired && f.sent && !renewed {
+			// A read is asked again at once with a fresh token; what changes something
+			// comes up, and the job waits for credentials (failure kinds I1, I2).
+			renewed = true
+			c.renew(ctx, began)
+			if !f.mutating {
+				continue
+			}
 		}
 		wait := backoff(attempt, ce)
 		if attempt == maxAttempts || wait > maxBackoff || !repeatable(ce, f.mutating) {

@@ -97,7 +97,7 @@ func (c *Clouds) provider(ctx context.Context, org, id, region string) (*Provide
 	at := place{org, id, region}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.open[at]; p != nil && p.account.Revision == a.Revision && time.Since(p.since) < lifetime && !p.refused.Load() {
+	if p := c.open[at]; p != nil && p.account.Revision == a.Revision && p.account.Holder == a.Holder && time.Since(p.since) < lifetime && !p.refused.Load() {
 		return p, nil
 	}
 	delete(c.open, at) // what was made of an earlier account is of no use to anybody
@@ -111,6 +111,10 @@ func (c *Clouds) provider(ctx context.Context, org, id, region string) (*Provide
 	if err != nil {
 		return nil, err
 	}
+	cfg.Credential = &renewable{now: cfg.Credential, made: time.Now(), again: func(ctx context.Context) (azcore.TokenCredential, error) {
+		fresh, err := c.configuration(ctx, a, region)
+		return fresh.Credential, err
+	}}
 	p, err := c.connect(a, cfg, region, lim)
 	if err != nil {
 		return nil, fmt.Errorf("client of Azure for account %s: %w", called(a), err)
@@ -122,6 +126,10 @@ func (c *Clouds) provider(ctx context.Context, org, id, region string) (*Provide
 // connect makes the clients of an account.
 func (c *Clouds) connect(a cloud.Account, cfg Config, region string, lim *limits) (*Provider, error) {
 	a.Secret = cloud.Secret{} // the credentials have it
+	renew := func(context.Context, time.Time) {}
+	if r, ok := cfg.Credential.(*renewable); ok {
+		renew = r.renew
+	}
 	p := &Provider{
 		account: a, subscription: cfg.Subscription, region: region, pace: c.opts.Pace, log: c.opts.Logger,
 		lookupNS: c.opts.LookupNS, since: time.Now(), reach: c.reachOf(a),
@@ -133,19 +141,15 @@ func (c *Clouds) connect(a cloud.Account, cfg Config, region string, lim *limits
 			p.lookupNS = nobodyKnows
 		}
 	}
-	calls := &calls{opts: c.opts, limits: lim, refused: &p.refused}
+	calls := &calls{opts: c.opts, limits: lim, refused: &p.refused, renew: renew}
 	vaults, ok := cfg.Cloud.Services[keyVault]
 	if !ok {
 		vaults = vaultsAt("", "")
 	}
 	p.roots, p.vaultsAt = cfg.Roots, vaults.Endpoint
-	transport := cfg.Transport
-	if a.ReadOnly {
-		transport = readOnly{transport, called(a)}
-	}
 	options := policy.ClientOptions{
 		Cloud:            cfg.Cloud,
-		Transport:        transport,
+		Transport:        guarded(cfg.Transport, a, cfg.Subscription),
 		Retry:            policy.RetryOptions{MaxRetries: -1}, // call.go decides what may be repeated
 		PerCallPolicies:  []policy.Policy{policyFunc(calls.call)},
 		PerRetryPolicies: []policy.Policy{policyFunc(wire)},

@@ -269,6 +269,8 @@ func classify(f *flight, req *http.Request, resp *http.Response, err error) *pip
 		ce.Message = "no answer in time"
 	case errors.As(err, &auth) && auth.RawResponse != nil && auth.RawResponse.StatusCode >= 500:
 		ce.Message = "the authority failed: " + firstLine(err)
+	case errors.As(err, &auth) && !isTransport(err):
+		ce.Class, ce.Message = pipeline.Expired, unauthenticated(err)
 	case !f.sent && !isTransport(err):
 		// No token was given, or the request itself is wrong.
 		ce.Class, ce.Message = pipeline.Invalid, unauthenticated(err)
@@ -323,6 +325,8 @@ func explain(ce *pipeline.CloudError) error {
 	switch ce.Code {
 	case codeReadOnly:
 		return fatal(codeReadOnly, "Use a cloud account with permissionLevel read_write, or change this one's, then retry.")
+	case codeHolder:
+		return fatal(codeHolder, "Restore the credentials, or verify the account again, then retry.")
 	case "ScopeLocked":
 		return fatal("locked", "Remove the lock that the message names, or have its owner do so, then retry; a lock that this job did not set is never touched.")
 	case "RequestDisallowedByPolicy", "RequestDisallowedByAzure":

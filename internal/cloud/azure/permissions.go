@@ -27,17 +27,11 @@ func (c *checker) permissions(ctx context.Context) ([]cloud.Check, error) {
 	if !ownsGroup(c.r.Job) {
 		scope = c.groupID(groupOf(c.r.Job))
 	}
-	grants, err := list[grant](ctx, c.Provider, scope+"/providers/Microsoft.Authorization/permissions")
+	grants, err := c.grants(ctx, scope)
 	if err != nil {
 		return c.or(ctx, check, "", err)
 	}
-	var missing []string
-	for _, action := range c.actions() {
-		if !slices.ContainsFunc(grants, func(g grant) bool { return g.allows(action) }) {
-			missing = append(missing, action)
-		}
-	}
-	if len(missing) > 0 {
+	if missing := lackingOf(grants, c.actions()); len(missing) > 0 {
 		fix := "Give them a role with these actions, such as Contributor, there."
 		if slices.Contains(missing, typeRole+"/write") {
 			fix = "Give them roles with these actions there, such as Contributor with Role Based Access Control Administrator."

@@ -1,35 +1,49 @@
 package azure
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
-// readOnly is the way out of an account that may only read. It stands below
-// everything else, so that no part of the program can send past it: whatever is
-// not known to read does not leave.
-type readOnly struct {
+// A guard is the way out of an account in which nothing may be changed. It stands
+// below everything else, so that no part of the program can send past it: whatever
+// is not known to read does not leave.
+type guard struct {
 	policy.Transporter
-	account string
+	code, why string
 }
 
-// codeReadOnly is how a job stops that would change something in such an account.
-const codeReadOnly = "read-only-account"
+// The codes by which a job stops that would change something there.
+const (
+	codeReadOnly = "read-only-account"
+	codeHolder   = "wrong-account"
+)
+
+// guarded is the way out of an account: free, for reads alone, or for reads alone
+// because its credentials are another subscription's by now (failure kind F5).
+func guarded(next policy.Transporter, a cloud.Account, subscription string) policy.Transporter {
+	switch {
+	case a.ReadOnly:
+		return guard{next, codeReadOnly, "cloud account " + called(a) + " is read-only, and this call changes something: it was not sent"}
+	case a.Holder != "" && !same(a.Holder, subscription):
+		return guard{next, codeHolder, fmt.Sprintf("cloud account %s was verified to be subscription %s, and is used in subscription %s now: the call was not sent", called(a), a.Holder, subscription)}
+	}
+	return next
+}
 
 // Do sends a request that reads.
-func (t readOnly) Do(req *http.Request) (*http.Response, error) {
+func (t guard) Do(req *http.Request) (*http.Response, error) {
 	service, op := action(req.Method, req.URL.Path)
 	if reads(req.Method, service, op) {
 		return t.Transporter.Do(req)
 	}
-	return nil, &pipeline.CloudError{
-		Class: pipeline.Refused, Service: service, Op: op, Code: codeReadOnly,
-		Message: "cloud account " + t.account + " is read-only, and this call changes something: it was not sent",
-	}
+	return nil, &pipeline.CloudError{Class: pipeline.Refused, Service: service, Op: op, Code: t.code, Message: t.why}
 }
 
 // reads reports whether a request is known to change nothing.
