@@ -128,6 +128,9 @@ var wantPolicies = map[string][]access.Policy{
 	"GET /auth/callback": {access.Public},
 	"POST /auth/logout":  {access.Public},
 	"GET /auth/session":  {access.Authenticated},
+	"GET /users":         {access.RoleManage},
+	"GET /users/{id}":    {access.RoleManage},
+	"PATCH /users/{id}":  {access.RoleManage},
 
 	"GET /audit-logs":        {access.AuditView},
 	"GET /audit-logs/verify": {access.AuditView},

@@ -138,6 +138,7 @@ func writes(fn func(w http.ResponseWriter, r *http.Request)) *written {
 }
 
 func (s *server) signInRoutes() {
+	s.userRoutes()
 	public := []access.Policy{access.Public}
 	page := &huma.Response{Description: "A page", Content: map[string]*huma.MediaType{"text/html": {Schema: &huma.Schema{Type: huma.TypeString}}}}
 	type loginIn struct {
@@ -296,6 +297,9 @@ func (s *server) signInFailed(w http.ResponseWriter, r *http.Request, err error)
 		p = newProblem(failureKinds[f.Status], f.What, f.Fix)
 		if f.Status == http.StatusUnauthorized || f.Status == http.StatusForbidden {
 			s.Metrics.Unauthenticated()
+		}
+		if f.Status == http.StatusBadRequest || f.Status == http.StatusUnauthorized || f.Status == http.StatusForbidden {
+			s.limits.failed(callerOfRequest(r.Context()).from)
 		}
 	} else {
 		p = s.problem(r.Context(), err)
