@@ -42,7 +42,7 @@ func serve(ctx context.Context, o cli.ServeOptions) (cli.Server, error) {
 			TrustedProxies: o.Edges.TrustedProxies, TrustUnix: o.Edges.TrustUnix,
 			PerToken: o.Edges.PerToken, PerAddress: o.Edges.PerAddress,
 		},
-		TokenDir: o.TokenDir, AmbientOrgs: o.AmbientOrgs,
+		SecretKey: o.SecretKey, TokenDir: o.TokenDir, AmbientOrgs: o.AmbientOrgs,
 		ConfigService: o.ConfigService, Log: observe.NewLogger(o.Log, level, o.LogJSON),
 		Version: api.Version{Version: b.Version, Commit: b.Commit, Date: b.Date},
 	}

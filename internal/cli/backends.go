@@ -34,6 +34,7 @@ type ServeOptions struct {
 	Listen        string
 	Edges         EdgeOptions
 	DB            string        // path of an SQLite file, or a postgres:// DSN
+	SecretKey     string        // key file, or URI of a key in a KMS; "" is where it always was
 	Migrate       string        // auto or false
 	DeadAfter     time.Duration // silence after which a worker's jobs are taken over
 	Workers       int           // jobs carried out side by side; 0: none, the API alone

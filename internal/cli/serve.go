@@ -61,6 +61,7 @@ another worker goes on.`,
 	serveFlags(cmd, &o)
 	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:5087", "`address` to listen on, port 0 is any free one; or unix: and a path. Beyond this machine it needs --tls-cert")
 	cmd.Flags().StringVar(&o.DB, "db", "zopday.db", "`path` of an SQLite file, or a postgres:// DSN; ZOPDAY_DB keeps a password out of the arguments")
+	addSecretKey(cmd, &o.SecretKey)
 	cmd.Flags().StringVar(&o.Migrate, "migrate", "auto", "auto brings the schema up to date where the role owns the tables; false leaves that to zopday migrate")
 	completeFixed(cmd, "migrate", "auto", "false")
 	cmd.Flags().Float64Var(&o.TimeScale, "time-scale", 1, "pace of simulated clouds, as zopday sim was told; leave it for real ones")
@@ -92,7 +93,8 @@ func (a *app) flagsFromEnv(cmd *cobra.Command) error {
 	var bad error
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		name := "ZOPDAY_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		if f.Changed || f.Name == "help" || a.getenv(name) == "" || bad != nil {
+		// ZOPDAY_SECRET_KEY holds a key, and its flag says where one is.
+		if f.Changed || f.Name == "help" || f.Name == secretKeyFlag || a.getenv(name) == "" || bad != nil {
 			return
 		}
 		if err := cmd.Flags().Set(f.Name, a.getenv(name)); err != nil {
@@ -104,6 +106,9 @@ func (a *app) flagsFromEnv(cmd *cobra.Command) error {
 }
 
 func checkServe(o *ServeOptions) error {
+	if err := checkSecretKey(o.SecretKey); err != nil {
+		return err
+	}
 	switch {
 	case o.Workers < 0 || o.Workers > 1000:
 		return usagef("--workers is %d; use 0 to 1000", o.Workers)

@@ -1,18 +1,22 @@
 // Package secrets keeps secrets in the database, encrypted by envelope: each one
-// with a random key of its own (AES-256-GCM), and that key wrapped by one derived
-// from the installation's master key, which is in a file or the environment and
-// never in the database. Organisation and ID are bound into both, so that a row
-// put in another's place does not open.
+// by a data key (Tink AEAD, AES-256-GCM), the data keys in a keyset, and the keyset
+// by a key that is in a file, the environment or a KMS, and never in the database.
+// Organisation and ID are bound into each ciphertext, so that a row put in another's
+// place does not open.
+//
+// A rotation (see [Store.Rotate]) makes a new data key and writes every secret anew
+// with it; [Store.Rekey] puts the keyset under another key. Processes that run
+// meanwhile find the new keyset by themselves.
 package secrets
 
 import (
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/rand"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 
 	"github.com/zopday/provisioner/internal/db"
 )
@@ -20,70 +24,145 @@ import (
 // ErrNotFound is a secret that does not exist, or not in this organisation.
 var ErrNotFound = errors.New("secret not found")
 
-// ErrWrongKey is a master key that is not the one of this database.
-var ErrWrongKey = errors.New("it is not the key that this database's secrets were written with; restore that key")
-
-// checkSetting holds a value derived from the master key, which tells a wrong
-// key at start instead of at the first secret that does not open.
-const checkSetting = "secrets.key_check"
-
 // A Store puts and gets secrets.
 type Store struct {
-	wrap  cipher.AEAD
-	keyID string
+	kek  kek
+	ring atomic.Pointer[ring]
 }
 
-// Open reads the master key, making one when the database is new, and refuses
-// one that is not the database's.
+// Format shows which key the store has and never a key.
+func (s *Store) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.text()) }
+
+// LogValue is the same for structured logs.
+func (s *Store) LogValue() slog.Value { return slog.StringValue(s.text()) }
+
+// MarshalJSON is the same for JSON.
+func (s *Store) MarshalJSON() ([]byte, error) { return json.Marshal(s.text()) }
+
+func (s *Store) text() string {
+	if s == nil {
+		return "secrets.Store(closed)"
+	}
+	return "secrets.Store(" + s.kek.id + ")"
+}
+
+// Open reads the key, making one when the database is new, and refuses one that is
+// not the database's ([ErrWrongKey]): it would be found at the first secret that
+// does not open otherwise.
 func Open(ctx context.Context, d *db.DB, src Source) (*Store, error) {
-	stored, known, err := db.Setting(ctx, d, checkSetting)
+	ctx = db.System(ctx)
+	rec, known, err := readRecord(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	k, err := src.load(!known)
+	check, older, err := db.Setting(ctx, d, checkSetting)
+	if err != nil {
+		return nil, err
+	}
+	want := rec.KEK
+	if !known && older {
+		want = localPrefix + check[:min(8, len(check))]
+	}
+	k, err := src.load(ctx, want == "", want)
 	if err != nil {
 		return nil, err
 	}
 	if !known {
-		if stored, err = db.PutSettingOnce(ctx, d, checkSetting, k.check); err != nil {
+		if older && subtle.ConstantTimeCompare([]byte(check), []byte(k.check)) != 1 {
+			return nil, &wrongKeyError{want: want, have: k.id, from: k.from}
+		}
+		if rec, err = firstKeyset(ctx, d, k); err != nil {
 			return nil, err
 		}
 	}
-	if subtle.ConstantTimeCompare([]byte(stored), []byte(k.check)) != 1 {
-		return nil, fmt.Errorf("secret key %s: %w", src.where(), ErrWrongKey)
-	}
-	wrap, err := aead(k.wrap)
+	r, err := rec.open(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{wrap: wrap, keyID: k.check[:8]}, nil
+	s := &Store{kek: k}
+	s.ring.Store(r)
+	return s, nil
 }
 
-func aead(k []byte) (cipher.AEAD, error) {
-	block, err := aes.NewCipher(k)
+// firstKeyset makes the installation's keyset. Of processes that start at once all
+// get the first one's.
+func firstKeyset(ctx context.Context, d *db.DB, k kek) (record, error) {
+	r, err := newKeyset()
+	if err != nil {
+		return record{}, err
+	}
+	rec, err := r.seal(ctx, k)
+	if err != nil {
+		return record{}, err
+	}
+	if _, err := db.PutSettingOnce(ctx, d.Writer(), keysetSetting, rec.text); err != nil {
+		return record{}, err
+	}
+	rec, ok, err := readRecord(ctx, d.Writer())
+	if err == nil && !ok {
+		err = errors.New("the keyset that was just written is not there")
+	}
+	return rec, err
+}
+
+// Refresh takes over the keyset if another process has changed it.
+func (s *Store) Refresh(ctx context.Context, q db.Q) error {
+	_, err := s.current(ctx, q)
+	return err
+}
+
+// current is the keyset as it stands in the database. As long as its data keys are
+// the ones that are known, it is not opened: under another key encryption key the
+// secrets are the same.
+func (s *Store) current(ctx context.Context, q db.Q) (*ring, error) {
+	rec, ok, err := readRecord(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	return cipher.NewGCMWithRandomNonce(block)
+	if !ok {
+		return nil, errors.New("the keyset of this database's secrets is gone; restore the database from its backup")
+	}
+	have := s.ring.Load()
+	if have.primary == rec.Primary && len(have.keys) == len(rec.Keys) {
+		return have, nil
+	}
+	r, err := rec.open(ctx, s.kek)
+	if err != nil {
+		return nil, err
+	}
+	s.ring.Store(r)
+	return r, nil
 }
 
-// bound is what a ciphertext is bound to. The lengths keep two pairs of strings
-// from reading alike.
-func bound(what, org, id string) []byte {
-	return fmt.Appendf(nil, "zopday %s/%d:%s/%d:%s", what, len(org), org, len(id), id)
+// writer is the keyset for a write in a transaction, which nobody changes until the
+// transaction ends. SQLite has one writer at a time and needs no lock.
+func (s *Store) writer(ctx context.Context, q db.Q) (*ring, error) {
+	if q.Dialect() == db.Postgres {
+		if _, err := q.Exec(ctx, `SELECT pg_advisory_xact_lock_shared($1)`, int64(keysetLock)); err != nil {
+			return nil, err
+		}
+	}
+	return s.current(ctx, q)
 }
+
+const insertSecret = `INSERT INTO secrets (org_id, id, key_id, wrapped_key, ciphertext, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, %[1]s, %[1]s) ON CONFLICT `
 
 // Put writes a secret, or replaces it, in the caller's transaction.
 func (s *Store) Put(ctx context.Context, q db.Q, org, id string, plaintext []byte) error {
-	wrapped, sealed, err := s.seal(org, id, plaintext)
+	return s.put(ctx, q, org, id, plaintext, `(org_id, id) DO UPDATE SET key_id = excluded.key_id, wrapped_key = excluded.wrapped_key,
+		ciphertext = excluded.ciphertext, updated_at = excluded.updated_at`)
+}
+
+func (s *Store) put(ctx context.Context, q db.Q, org, id string, plaintext []byte, conflict string) error {
+	r, err := s.writer(ctx, q)
 	if err != nil {
 		return fmt.Errorf("secret %s: %w", id, err)
 	}
-	now := "(SELECT " + db.Now(q.Dialect()) + ")"
-	_, err = q.Exec(ctx, `INSERT INTO secrets (org_id, id, key_id, wrapped_key, ciphertext, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, `+now+`, `+now+`)
-		ON CONFLICT (org_id, id) DO UPDATE SET key_id = excluded.key_id, wrapped_key = excluded.wrapped_key,
-			ciphertext = excluded.ciphertext, updated_at = excluded.updated_at`, org, id, s.keyID, wrapped, sealed)
+	sealed, err := r.aead.Encrypt(plaintext, bound("secret", org, id))
+	if err != nil {
+		return fmt.Errorf("secret %s: %w", id, err)
+	}
+	_, err = q.Exec(ctx, fmt.Sprintf(insertSecret, "(SELECT "+db.Now(q.Dialect())+")")+conflict, org, id, keyName(r.primary), []byte{}, sealed)
 	if err != nil {
 		return fmt.Errorf("secret %s: %w", id, err)
 	}
@@ -97,56 +176,55 @@ func (s *Store) Once(ctx context.Context, d *db.DB, org, id string, value []byte
 	if !errors.Is(err, ErrNotFound) {
 		return have, err
 	}
-	err = d.InTx(ctx, func(ctx context.Context, tx db.Q) error {
-		wrapped, sealed, err := s.seal(org, id, value)
-		if err != nil {
-			return err
-		}
-		now := "(SELECT " + db.Now(tx.Dialect()) + ")"
-		_, err = tx.Exec(ctx, `INSERT INTO secrets (org_id, id, key_id, wrapped_key, ciphertext, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $5, `+now+`, `+now+`) ON CONFLICT DO NOTHING`, org, id, s.keyID, wrapped, sealed)
-		return err
-	})
+	err = d.InTx(ctx, func(ctx context.Context, tx db.Q) error { return s.put(ctx, tx, org, id, value, `DO NOTHING`) })
 	if err != nil {
-		return nil, fmt.Errorf("secret %s: %w", id, err)
+		return nil, err
 	}
 	return s.Get(ctx, d.Writer(), org, id)
 }
 
-// seal encrypts a secret under a key of its own.
-func (s *Store) seal(org, id string, plaintext []byte) (wrapped, sealed []byte, err error) {
-	dek := make([]byte, keySize)
-	rand.Read(dek)
-	data, err := aead(dek)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s.wrap.Seal(nil, nil, dek, bound("key", org, id)), data.Seal(nil, nil, plaintext, bound("data", org, id)), nil
-}
+// getTries is how often a secret is read again because its key is not known: a
+// rotation may finish between the reading of the row and that of the keyset.
+const getTries = 3
 
 // Get reads a secret of an organisation.
 func (s *Store) Get(ctx context.Context, q db.Q, org, id string) ([]byte, error) {
-	var wrapped, sealed []byte
-	err := q.QueryRow(ctx, `SELECT wrapped_key, ciphertext FROM secrets WHERE org_id = $1 AND id = $2`, org, id).Scan(&wrapped, &sealed)
-	if errors.Is(err, db.ErrNoRows) {
-		return nil, fmt.Errorf("%s: %w", id, ErrNotFound)
+	for try := 1; ; try++ {
+		var wrapped, sealed []byte
+		err := q.QueryRow(ctx, `SELECT wrapped_key, ciphertext FROM secrets WHERE org_id = $1 AND id = $2`, org, id).Scan(&wrapped, &sealed)
+		if errors.Is(err, db.ErrNoRows) {
+			return nil, fmt.Errorf("%s: %w", id, ErrNotFound)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("secret %s: %w", id, err)
+		}
+		plain, unknown, err := s.open(org, id, wrapped, sealed)
+		if unknown && try < getTries {
+			if err := s.Refresh(ctx, q); err != nil {
+				return nil, fmt.Errorf("secret %s: %w", id, err)
+			}
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("secret %s: %w", id, err)
+		}
+		return plain, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("secret %s: %w", id, err)
+}
+
+// open decrypts a row. unknown says that its data key is none of the known ones.
+func (s *Store) open(org, id string, wrapped, sealed []byte) (plain []byte, unknown bool, err error) {
+	if len(wrapped) > 0 {
+		plain, err = s.kek.openLegacy(org, id, wrapped, sealed)
+		return plain, false, err
 	}
-	dek, err := s.wrap.Open(nil, nil, wrapped, bound("key", org, id))
-	if err != nil {
-		return nil, fmt.Errorf("secret %s: its key does not open: the row was changed", id)
+	r := s.ring.Load()
+	plain, err = r.aead.Decrypt(sealed, bound("secret", org, id))
+	if err == nil {
+		return plain, false, nil
 	}
-	data, err := aead(dek)
-	if err != nil {
-		return nil, fmt.Errorf("secret %s: %w", id, err)
-	}
-	plain, err := data.Open(nil, nil, sealed, bound("data", org, id))
-	if err != nil {
-		return nil, fmt.Errorf("secret %s: it does not open: the row was changed", id)
-	}
-	return plain, nil
+	key, ok := keyOf(sealed)
+	return nil, ok && !r.keys[key], errors.New("it does not open: the row was changed")
 }
 
 // Delete removes a secret; one that is gone already is no error.

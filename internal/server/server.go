@@ -37,6 +37,7 @@ type Config struct {
 	Listen        string                            // address, port 0 is any free one; or unix: and a path
 	Edges         Edges                             // TLS and what else meets the network
 	DB            string                            // path of an SQLite file, or a postgres:// DSN
+	SecretKey     string                            // key file or URI of a key in a KMS; "": the environment, or a file beside an SQLite file
 	Migrate       string                            // MigrateAuto or MigrateNever; "" is MigrateAuto
 	Workers       int                               // jobs carried out side by side; 0: none, the API alone
 	DeadAfter     time.Duration                     // silence after which a worker's jobs are taken over
@@ -160,6 +161,9 @@ func (s *Server) start(ctx context.Context, c Config) error {
 				s.fail(fmt.Errorf("workers: %w", err))
 			}
 		})
+	}
+	if s.secrets != nil {
+		s.work.Go(func() { refreshSecrets(wctx, d, s.secrets, c.Log) })
 	}
 	seal := &sealer{db: d, log: c.Log}
 	p.metrics.WatchAudit(seal.age)
