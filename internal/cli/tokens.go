@@ -58,9 +58,9 @@ func grantsText(all []client.Grant) string {
 	return strings.Join(parts, ", ")
 }
 
-func whenOf(t *time.Time, never string) string {
+func whenOf(t *time.Time) string {
 	if t == nil {
-		return never
+		return "never"
 	}
 	return t.Format(time.RFC3339)
 }
@@ -144,7 +144,7 @@ func (a *app) tokensList() *cobra.Command {
 func (a *app) tokenTable(w io.Writer, all []client.Token) {
 	t := table{head: []string{"NAME", "STATE", "GRANTS", "EXPIRES", "LAST USED", "HINT", "BY", "ID"}}
 	for _, k := range all {
-		t.add(k.Name, k.State, grantsText(k.Grants), whenOf(k.ExpiresAt, "never"), whenOf(k.LastUsedAt, "never"), k.Hint, k.CreatedBy, k.ID)
+		t.add(k.Name, k.State, grantsText(k.Grants), whenOf(k.ExpiresAt), whenOf(k.LastUsedAt), k.Hint, k.CreatedBy, k.ID)
 	}
 	t.write(w, a.tableTerm())
 }
@@ -154,7 +154,7 @@ func showToken(w io.Writer, k client.Token) {
 	if k.RevokedAt != nil {
 		revoked = k.RevokedAt.Format(time.RFC3339) + " by " + k.RevokedBy
 	}
-	fields(w, "Token", k.Name, "ID", k.ID, "State", k.State, "Hint", k.Hint, "Grants", grantsText(k.Grants), "Expires", whenOf(k.ExpiresAt, "never"), "Last used", whenOf(k.LastUsedAt, "never"),
+	fields(w, "Token", k.Name, "ID", k.ID, "State", k.State, "Hint", k.Hint, "Grants", grantsText(k.Grants), "Expires", whenOf(k.ExpiresAt), "Last used", whenOf(k.LastUsedAt),
 		"Made", k.CreatedAt.Format(time.RFC3339)+" by "+k.CreatedBy, "Revoked", revoked)
 }
 
@@ -178,7 +178,7 @@ func (a *app) showSecret(resp *client.Response, k client.Token) error {
 	if err := a.write([]byte(clean(k.Secret) + "\n")); err != nil {
 		return err
 	}
-	a.say("The token %s (%s): %s; expires: %s.\nIt is shown this once: keep it now. zopday tokens revoke %s ends it.", clean(k.Name), k.ID, clean(grantsText(k.Grants)), whenOf(k.ExpiresAt, "never"), clean(k.Name))
+	a.say("The token %s (%s): %s; expires: %s.\nIt is shown this once: keep it now. zopday tokens revoke %s ends it.", clean(k.Name), k.ID, clean(grantsText(k.Grants)), whenOf(k.ExpiresAt), clean(k.Name))
 	return nil
 }
 
@@ -291,7 +291,7 @@ func (a *app) tokensRevoke() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			effect := []string{"whatever uses it is refused from the next request on", "it was last used: " + whenOf(k.LastUsedAt, "never")}
+			effect := []string{"whatever uses it is refused from the next request on", "it was last used: " + whenOf(k.LastUsedAt)}
 			if err := a.confirm(cmd.Context(), consent{verb: "revoke the token " + k.Name + " (" + k.ID + ")", level: 2, yes: yes, effect: effect}); err != nil {
 				return err
 			}
