@@ -131,7 +131,7 @@ func (c *Clouds) connect(a cloud.Account, cfg Config, region string, lim *limits
 		renew = r.renew
 	}
 	p := &Provider{
-		account: a, subscription: cfg.Subscription, region: region, pace: c.opts.Pace, log: c.opts.Logger,
+		clouds: c, account: a, subscription: cfg.Subscription, region: region, pace: c.opts.Pace, log: c.opts.Logger,
 		lookupNS: c.opts.LookupNS, since: time.Now(), reach: c.reachOf(a),
 		credential: cfg.Credential, audience: cfg.Cloud.Services[azcloud.ResourceManager].Audience,
 	}
@@ -167,6 +167,7 @@ func (c *Clouds) connect(a cloud.Account, cfg Config, region string, lim *limits
 
 // A Provider is one Azure subscription in one region.
 type Provider struct {
+	clouds       *Clouds
 	account      cloud.Account // without its secret
 	subscription string
 	region       string

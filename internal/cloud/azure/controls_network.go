@@ -128,9 +128,23 @@ func (c *controls) peerings(ctx context.Context) error {
 	if len(ids) == 0 {
 		return nil
 	}
+	spec, err := c.r.Job.NetworkJob()
+	if err != nil {
+		return err
+	}
 	var states, through []string
 	for _, id := range ids {
-		x, err := read[armnetwork.VirtualNetworkPeering](ctx, c.p, id)
+		by := c.p
+		for _, peer := range spec.Peerings {
+			other, err := c.p.holding(ctx, c.r.Job, peer)
+			if err != nil {
+				return err
+			}
+			if same(other.subscription, segment(id, "subscriptions")) && !same(c.p.subscription, other.subscription) {
+				by = other
+			}
+		}
+		x, err := read[armnetwork.VirtualNetworkPeering](ctx, by, id)
 		if err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ type vnetResource = resource[armnetwork.VirtualNetwork]
 
 // allVNets are the VNets of the subscription.
 func (p *Provider) allVNets(ctx context.Context) ([]vnetResource, error) {
-	return lookup.Once(ctx, "all VNets", func(ctx context.Context) ([]vnetResource, error) {
+	return lookup.Once(ctx, "all VNets of "+p.subscription, func(ctx context.Context) ([]vnetResource, error) {
 		return list[vnetResource](ctx, p, managementPrefix+p.subscription+"/providers/"+typeVNet)
 	})
 }

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,8 @@ import (
 // ("Virtual network peering").
 type side struct {
 	key      string
-	from, to string // IDs of VNets
+	from, to string    // IDs of VNets
+	by       *Provider // whose credentials make it
 }
 
 // sides are the two halves of the i-th peering, ours first.
@@ -26,20 +28,33 @@ func (p *Provider) sides(ctx context.Context, r *pipeline.Run, i int, peer job.P
 	if ours == "" {
 		ours = p.vnetID(r)
 	}
+	other, err := p.holding(ctx, r.Job, peer)
+	if err != nil {
+		return [2]side{}, err
+	}
 	theirs := peer.NetworkID
 	if r.Mode != pipeline.Plan || strings.HasPrefix(theirs, managementPrefix) {
-		var err error
-		if theirs, err = p.vnetCalled(ctx, peer.NetworkID, peer.ResourceGroup); err != nil {
+		if theirs, err = other.vnetCalled(ctx, peer.NetworkID, peer.ResourceGroup); err != nil {
 			return [2]side{}, err
 		}
 	}
 	key := fmt.Sprintf("peer-%d", i+1)
-	return [2]side{{key, ours, theirs}, {key + "-back", theirs, ours}}, nil
+	return [2]side{{key, ours, theirs, p}, {key + "-back", theirs, ours, other}}, nil
+}
+
+// holding is the account that holds a peer: another one of the job's organisation,
+// if the peering names it.
+func (p *Provider) holding(ctx context.Context, j *job.Job, peer job.Peering) (*Provider, error) {
+	if peer.CloudAccountID == "" || peer.CloudAccountID == j.CloudAccountID {
+		return p, nil
+	}
+	return p.clouds.provider(ctx, j.OrgID, peer.CloudAccountID, cmp.Or(peer.Region, p.region))
 }
 
 // EnsurePeerings makes both sides of every peering and waits until they are
-// connected. The peer's side is made with the same credentials, in whichever
-// subscription the peer's ID names.
+// connected. The peer's side is made with the credentials of the account that the
+// peering names, or with the job's own, in whichever subscription the peer's ID
+// names; whoever makes a side needs the right to peer with the other one, too.
 func (p *Provider) EnsurePeerings(ctx context.Context, r *pipeline.Run) error {
 	ctx = view(ctx, r)
 	spec, err := r.Job.NetworkJob()
@@ -68,7 +83,7 @@ func (p *Provider) ensurePeering(ctx context.Context, r *pipeline.Run, i int, pe
 	info := job.PeeringInfo{NetworkID: halves[0].to}
 	// A VNet takes one write at a time, and both sides write to both.
 	for _, half := range halves {
-		id, err := r.Ensure(ctx, p.peering(r, half).resource())
+		id, err := r.Ensure(ctx, half.by.peering(r, half).resource())
 		if pipeline.Is(err, pipeline.NotFound) {
 			return info, p.missingPeer(r, err, i, peer)
 		}
@@ -108,7 +123,7 @@ func (p *Provider) unconnected(r *pipeline.Run, half side, state string) error {
 }
 
 func (p *Provider) peeringState(ctx context.Context, r *pipeline.Run, half side) (state string, ranges []string, err error) {
-	x, err := read[armnetwork.VirtualNetworkPeering](ctx, p, p.peering(r, half).id)
+	x, err := read[armnetwork.VirtualNetworkPeering](ctx, half.by, half.by.peering(r, half).id)
 	if pipeline.Is(err, pipeline.NotFound) {
 		return "not there", nil, nil
 	}
@@ -199,7 +214,7 @@ func (p *Provider) RemovePeerings(ctx context.Context, r *pipeline.Run) error {
 			if half.from == "" {
 				continue
 			}
-			err := r.Remove(ctx, p.peering(r, half).resource())
+			err := r.Remove(ctx, half.by.peering(r, half).resource())
 			if _, begun := r.Object(kindPeering, half.key); !begun && outOfReach(err) {
 				r.Note("peering %s was never begun, and its network cannot be read: %v", half.key, err)
 				err = nil
@@ -225,7 +240,7 @@ func (p *Provider) recordedSides(r *pipeline.Run, i int) [2]side {
 	var halves [2]side
 	for n, key := range []string{fmt.Sprintf("peer-%d", i+1), fmt.Sprintf("peer-%d-back", i+1)} {
 		if rec, ok := r.Object(kindPeering, key); ok && rec.ID != "" {
-			halves[n] = side{key: key, from: parentOf(rec.ID)}
+			halves[n] = side{key: key, from: parentOf(rec.ID), by: p}
 		}
 	}
 	return halves

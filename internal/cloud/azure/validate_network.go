@@ -188,11 +188,7 @@ func (c *checker) peerRanges(ctx context.Context) ([]cidr.Used, []cloud.Check, e
 	var out []cloud.Check
 	for i, peer := range spec.Peerings {
 		field := fmt.Sprintf("config.spec.peerings[%d].networkId", i)
-		id, err := c.vnetCalled(ctx, peer.NetworkID, peer.ResourceGroup)
-		var x vnetResource
-		if err == nil {
-			x, err = read[armnetwork.VirtualNetwork](ctx, c.Provider, id)
-		}
+		x, err := c.peer(ctx, peer)
 		var fatal *pipeline.FatalError
 		switch {
 		case pipeline.Is(err, pipeline.NotFound):
@@ -212,6 +208,19 @@ func (c *checker) peerRanges(ctx context.Context) ([]cidr.Used, []cloud.Check, e
 		}
 	}
 	return used, out, nil
+}
+
+// peer reads the network to peer with, with the credentials of whoever holds it.
+func (c *checker) peer(ctx context.Context, peer job.Peering) (vnetResource, error) {
+	other, err := c.holding(ctx, c.r.Job, peer)
+	if err != nil {
+		return vnetResource{}, err
+	}
+	id, err := other.vnetCalled(ctx, peer.NetworkID, peer.ResourceGroup)
+	if err != nil {
+		return vnetResource{}, err
+	}
+	return read[armnetwork.VirtualNetwork](ctx, other, id)
 }
 
 // otherNetworks are the ranges of the subscription's other VNets.
