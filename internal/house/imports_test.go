@@ -30,6 +30,12 @@ var cloudRule = rule{
 	tests: "internal/sim/... internal/steps internal/spaces/configv1",
 }
 
+// webArea is the same for every area of the pages: the use cases, and the types that they speak in.
+var webArea = rule{
+	may:   "internal/web/ui internal/job internal/access internal/accounts internal/audit internal/ledger internal/cloud internal/components internal/kube internal/provision",
+	tests: "internal/web/webtest",
+}
+
 // rules has every package of the module; one that is missing here fails the test, so that whoever
 // adds a package decides where it stands. The order is from the inside out.
 var rules = map[string]rule{
@@ -86,6 +92,12 @@ var rules = map[string]rule{
 		may:   "internal/job internal/provision internal/access internal/access/oidc internal/accounts internal/cloud internal/observe internal/db internal/ledger internal/audit internal/components internal/kube",
 		tests: "internal/secrets internal/spaces/... internal/cloud/... internal/reconciler internal/steps internal/sim/... internal/access/oidctest internal/pgtest",
 	},
+	// The pages: ui is what all areas are made of; none of these knows another.
+	"internal/web":         {may: "internal/web/..."},
+	"internal/web/ui":      {may: "internal/job internal/access internal/provision internal/db"},
+	"internal/web/home":    webArea,
+	"internal/web/webtest": {},
+
 	"internal/client": {may: "internal/job"},
 	"internal/cli":    {may: "internal/job internal/client"},
 	// server puts one process together out of all that it runs, but not the simulation.
@@ -129,6 +141,8 @@ var outside = map[string]string{
 	"mvdan.cc/sh/":              "internal/bootstrap internal/sim/...",
 	"k8s.io/":                   "internal/kube internal/components internal/sim/kube",
 	"helm.sh/":                  "internal/components",
+	"github.com/a-h/templ":      "internal/web/...",
+	"github.com/chromedp/":      "internal/web/webtest",
 	"testing":                   "internal/pgtest internal/e2e internal/access/oidctest",
 }
 
