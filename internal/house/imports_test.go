@@ -143,7 +143,7 @@ var outside = map[string]string{
 	"helm.sh/":                  "internal/components",
 	"github.com/a-h/templ":      "internal/web/...",
 	"github.com/chromedp/":      "internal/web/webtest",
-	"testing":                   "internal/pgtest internal/e2e internal/access/oidctest",
+	"testing":                   "internal/pgtest internal/e2e internal/access/oidctest internal/web/webtest",
 }
 
 type listed struct {
