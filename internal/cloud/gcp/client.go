@@ -140,6 +140,7 @@ func (c *Clouds) provider(ctx context.Context, a cloud.Account, region string) (
 		lim = newLimits(c.opts.Pace)
 		c.lims[who] = lim
 	}
+	a.Secret = cloud.Secret{} // what is made of it is in cfg
 	p, err := newProvider(cfg, c.opts, lim, a, region)
 	if err != nil {
 		return nil, fmt.Errorf("clients of Google Cloud for account %s: %w", a.ID, err)

@@ -26,6 +26,11 @@ func (k *clusterChecker) pools(ctx context.Context) error {
 		key := strings.Join(names, " ")
 		if asked[key] == nil && len(names) > 0 {
 			offers, err := k.offers(ctx, names)
+			if pipeline.Is(err, pipeline.Denied) && k.r.Mode == pipeline.Apply && k.r.Job.Owns() && len(k.info.NodePools) == 0 {
+				k.fails(check, "config.spec.nodePools", fmt.Sprintf("the machine types of %s cannot be read, and the nodes are made of them: %v", k.p.region, err),
+					"Grant the credentials compute.machineTypes.list, then retry.")
+				return nil
+			}
 			if err != nil {
 				return k.unchecked(ctx, check, "config.spec.nodePools", err)
 			}

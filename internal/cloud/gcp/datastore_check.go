@@ -80,6 +80,9 @@ func (k *datastoreChecker) name() {
 // zones says whether there is a second zone for a standby (failure kind J2).
 func (k *datastoreChecker) zones() {
 	const check = "zones for a standby"
+	if len(k.ic.Zones) == 0 {
+		return // the check of the region says why
+	}
 	switch {
 	case !k.spec.HA() && k.spec.ReplicaCount() == 0:
 	case len(k.ic.Zones) < 2:

@@ -107,7 +107,11 @@ func (o managedObject) absence(ctx context.Context, p *Provider, r *pipeline.Run
 	op, err := p.lastManaged(ctx, o.service, o.id)
 	switch {
 	case pipeline.Is(err, pipeline.Denied, pipeline.Invalid, pipeline.NotFound):
-		return pipeline.Seen{}, missing // operations cannot be listed here: the consistency window decides
+		// The consistency window decides.
+		if pipeline.Is(err, pipeline.Denied) {
+			r.Note("why %s does not show was not checked: %v", base(o.id), err)
+		}
+		return pipeline.Seen{}, missing
 	case err != nil:
 		return pipeline.Seen{}, err
 	case op.verb != verbInsert:

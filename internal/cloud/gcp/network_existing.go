@@ -61,7 +61,10 @@ func (p *Provider) existing(ctx context.Context, named string) (existingNetwork,
 						net.routers = append(net.routers, x)
 					}
 				}
-				return pipeline.Unless(err, pipeline.Denied) // of another project's network they are not ours to see
+				if projectOf(id) != p.project {
+					return pipeline.Unless(err, pipeline.Denied) // of another project's network they are not ours to see
+				}
+				return err
 			},
 		)
 		return net, err

@@ -290,7 +290,11 @@ func (p *Provider) absence(ctx context.Context, r *pipeline.Run, x pipeline.Reso
 	op, err := lookup.Once(ctx, "last operation on "+id, func(ctx context.Context) (*compute.Operation, error) { return p.lastOn(ctx, id) })
 	switch {
 	case pipeline.Is(err, pipeline.Denied, pipeline.Invalid):
-		return pipeline.Seen{}, missing // operations cannot be listed here: the consistency window decides
+		// The consistency window decides.
+		if pipeline.Is(err, pipeline.Denied) {
+			r.Note("why %s does not show was not checked: %v", base(id), err)
+		}
+		return pipeline.Seen{}, missing
 	case err != nil:
 		return pipeline.Seen{}, err
 	case op == nil || op.OperationType == "delete":

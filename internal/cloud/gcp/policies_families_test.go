@@ -117,7 +117,13 @@ func usesCluster(g liveRig) error {
 		return err
 	}
 	ref := g.ref()
-	return g.pausedAndBack(job.PoolRef{Kind: job.PoolGKENodes, Name: "workers", Cluster: &ref})
+	if err := g.pausedAndBack(job.PoolRef{Kind: job.PoolGKENodes, Name: "workers", Cluster: &ref}); err != nil {
+		return err
+	}
+	// What the cluster's controllers made, and leave for the teardown.
+	g.leftBehind("a1", g.cluster().Name)
+	g.ingress("x1y2z3w4", g.cluster().Name)
+	return nil
 }
 
 func dataLives() []life {

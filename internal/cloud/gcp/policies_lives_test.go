@@ -41,11 +41,23 @@ type liveRig struct {
 func (l life) begin(t testing.TB) liveRig {
 	g := newRigFor(t, sim.Options{TimeScale: quick}, l.family, l.mode, l.spec)
 	g.world.Clock.Stop()
+	var err error
+	if g.p, err = New(Options{Pace: quick, LookupNS: nowhere, LoadConfig: g.apart}).provider(t.Context(), ambientAccount, testRegion); err != nil {
+		t.Fatal(err)
+	}
 	live := liveRig{dataRig{clusterRig{vmRig{g}}}, new([]string)}
 	if l.furnish != nil {
 		l.furnish(live)
 	}
 	return live
+}
+
+// apart is a configuration in which Memorystore for Redis has an endpoint of its own,
+// as at Google: on one that all share, its operations are another service's.
+func (g *rig) apart(ctx context.Context, account, region string) (Config, error) {
+	cfg, err := Static(g.url, testProject, testToken)(ctx, account, region)
+	cfg.Endpoints = map[string]string{serviceRedis: g.url + "/redis"}
+	return cfg, err
 }
 
 // asks is stepValidate: a check that fails ends the life.

@@ -49,6 +49,7 @@ type rig struct {
 	objects map[string]job.Object
 	events  []job.Event
 	memory  *pipeline.Memory
+	runs    []*pipeline.Run // every pass
 }
 
 // Record is the ledger.

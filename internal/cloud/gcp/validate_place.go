@@ -29,6 +29,9 @@ func (c *checker) place(ctx context.Context) error {
 	case pipeline.Is(err, pipeline.NotFound, pipeline.Invalid):
 		c.fails(check, "region", fmt.Sprintf("%s is not a region of Google Cloud that project %s can use", c.p.region, c.p.project), "Use one such as us-central1; gcloud compute regions list shows all.")
 		return nil
+	case pipeline.Is(err, pipeline.Denied) && c.placesMachines():
+		c.fails(check, "region", fmt.Sprintf("the zones of %s cannot be read, and the job's machines are placed in them: %v", c.p.region, err), "Grant the credentials compute.regions.get, then retry.")
+		return nil
 	case err != nil:
 		return c.unchecked(ctx, check, "region", err)
 	}
@@ -51,6 +54,12 @@ func (c *checker) place(ctx context.Context) error {
 	}
 	c.ok(check, "%s, zones %s", c.p.region, strings.Join(c.ic.Zones, ", "))
 	return nil
+}
+
+// placesMachines reports whether the job cannot be begun without zones.
+func (c *checker) placesMachines() bool {
+	family := c.r.Job.ResourceType
+	return c.r.Mode == pipeline.Apply && len(c.ic.Zones) == 0 && c.r.Job.Owns() && (family == job.VM || family == job.Cluster)
 }
 
 // ordinary reports whether a zone is for everything. Those for AI alone, such as

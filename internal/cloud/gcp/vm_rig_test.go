@@ -55,7 +55,9 @@ func newVMsIn(t testing.TB, o sim.Options, mode job.Mode, spec string) vmRig {
 func (g vmRig) run(mode pipeline.Mode) *pipeline.Run {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return pipeline.NewRun(g.job, mode, slices.Collect(maps.Values(g.objects)), g, g.memory, g.world.Clock.Now, 1)
+	r := pipeline.NewRun(g.job, mode, slices.Collect(maps.Values(g.objects)), g, g.memory, g.world.Clock.Now, 1)
+	g.runs = append(g.runs, r)
+	return r
 }
 
 // try runs steps up or down until each is done, and returns the verdict of one
