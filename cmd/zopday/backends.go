@@ -40,7 +40,7 @@ func serve(ctx context.Context, o cli.ServeOptions) (cli.Server, error) {
 		Edges: server.Edges{
 			TLSCert: o.Edges.TLSCert, TLSKey: o.Edges.TLSKey, InsecureBind: o.Edges.InsecureBind,
 			TrustedProxies: o.Edges.TrustedProxies, TrustUnix: o.Edges.TrustUnix,
-			PerToken: o.Edges.PerToken, PerAddress: o.Edges.PerAddress,
+			PerToken: o.Edges.PerToken, PerAddress: o.Edges.PerAddress, WebhookAllow: o.Edges.WebhookAllow,
 		},
 		SecretKey: o.SecretKey, TokenDir: o.TokenDir, AmbientOrgs: o.AmbientOrgs,
 		ConfigService: o.ConfigService, Log: observe.NewLogger(o.Log, level, o.LogJSON),

@@ -51,7 +51,7 @@ func TestRequireDeniesByDefault(t *testing.T) {
 
 func TestPolicyTable(t *testing.T) {
 	t.Parallel()
-	adminOnly := map[Policy]bool{CloudAccountManage: true, RoleManage: true, TokenManage: true}
+	adminOnly := map[Policy]bool{CloudAccountManage: true, RoleManage: true, TokenManage: true, WebhookManage: true}
 	for _, p := range Policies() {
 		_, action, _ := strings.Cut(string(p), ":")
 		if !slices.Contains(BuiltIn(Admin), p) {

@@ -37,6 +37,8 @@ const (
 	RoleManage         Policy = "role:manage"
 	TokenManage        Policy = "token:manage"
 	AuditView          Policy = "audit-log:view"
+	WebhookView        Policy = "webhook:view"
+	WebhookManage      Policy = "webhook:manage"
 
 	// Public marks an endpoint that needs no principal. No role grants it, so
 	// it can never be required by mistake and pass.
@@ -83,6 +85,8 @@ var grants = map[Policy][]string{
 	RoleManage:         {Admin},
 	TokenManage:        {Admin},
 	AuditView:          {Admin, Editor, Viewer},
+	WebhookView:        {Admin, Editor, Viewer},
+	WebhookManage:      {Admin},
 }
 
 // descriptions say what each policy allows.

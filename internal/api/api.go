@@ -117,6 +117,7 @@ func (s *server) routes() {
 	s.scheduleRoutes()
 	s.identityRoutes()
 	s.signInRoutes()
+	s.webhookRoutes()
 	s.docRoutes()
 }
 

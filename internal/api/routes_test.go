@@ -132,6 +132,16 @@ var wantPolicies = map[string][]access.Policy{
 	"GET /users/{id}":    {access.RoleManage},
 	"PATCH /users/{id}":  {access.RoleManage},
 
+	"GET /webhooks":                                      {access.WebhookView},
+	"POST /webhooks":                                     {access.WebhookManage},
+	"GET /webhooks/{id}":                                 {access.WebhookView},
+	"PATCH /webhooks/{id}":                               {access.WebhookManage},
+	"DELETE /webhooks/{id}":                              {access.WebhookManage},
+	"POST /webhooks/{id}/rotate-secret":                  {access.WebhookManage},
+	"POST /webhooks/{id}/test":                           {access.WebhookManage},
+	"GET /webhooks/{id}/deliveries":                      {access.WebhookView},
+	"POST /webhooks/{id}/deliveries/{message}/redeliver": {access.WebhookManage},
+
 	"GET /audit-logs":        {access.AuditView},
 	"GET /audit-logs/verify": {access.AuditView},
 	"GET /audit-logs/export": {access.AuditView},

@@ -18,6 +18,8 @@ type EdgeOptions struct {
 	PerToken   float64 // requests a second that one token may send for long; 0: no bound
 	PerAddress float64 // likewise of one address
 
+	WebhookAllow []string // ranges and hosts that webhooks may be at besides the Internet
+
 	proxies []string // as they were written
 }
 
@@ -30,6 +32,7 @@ func edgeFlags(cmd *cobra.Command, o *EdgeOptions) {
 	cmd.Flags().StringSliceVar(&o.proxies, "trusted-proxy", nil, "`range` of addresses of a proxy whose X-Forwarded-For is believed, or unix; may be repeated")
 	cmd.Flags().Float64Var(&o.PerToken, "rate-limit", 100, "requests a `second` that one token may send for long, four times as many at once; 0 is no bound")
 	cmd.Flags().Float64Var(&o.PerAddress, "rate-limit-address", 200, "requests a `second` that one address may send for long, likewise; far less after wrong tokens")
+	cmd.Flags().StringSliceVar(&o.WebhookAllow, "webhook-allow", nil, "`range` of addresses, or host, that webhooks may be at although it is not on the Internet, also without TLS; may be repeated")
 	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "bind" {
 			name = "listen"

@@ -53,6 +53,7 @@ var rules = map[string]rule{
 	"internal/access/oidctest": {},
 	"internal/audit":           {may: "internal/db internal/job", tests: "internal/pgtest"},
 	"internal/pipeline":        {may: "internal/job"},
+	"internal/webhook":         {},
 	"internal/ledger":          {may: "internal/audit internal/db internal/job internal/secrets", tests: "internal/pgtest"},
 
 	// The clouds: never each other, and never the ledger.
@@ -83,7 +84,7 @@ var rules = map[string]rule{
 	// The use cases, and the ways to them.
 	"internal/provision": {
 		may: "internal/job internal/pipeline internal/ledger internal/db internal/access internal/accounts internal/audit " +
-			"internal/spaces/... internal/secrets internal/cloud internal/remediation internal/schedule internal/steps internal/bootstrap internal/components internal/kube",
+			"internal/spaces/... internal/secrets internal/cloud internal/remediation internal/schedule internal/steps internal/bootstrap internal/components internal/kube internal/webhook",
 		tests: "internal/sim/... internal/cloud/... internal/reconciler internal/databases internal/pgtest",
 	},
 	"internal/observe": {may: "internal/ledger internal/job internal/db", tests: "internal/pgtest"},
@@ -103,7 +104,7 @@ var rules = map[string]rule{
 	// server puts one process together out of all that it runs, but not the simulation.
 	"internal/server": {
 		may: "internal/job internal/pipeline internal/db internal/secrets/... internal/access/... internal/accounts internal/audit internal/ledger " +
-			"internal/cloud/... internal/components internal/databases internal/remediation internal/spaces/... internal/steps internal/reconciler internal/provision internal/observe internal/api",
+			"internal/cloud/... internal/components internal/databases internal/remediation internal/spaces/... internal/steps internal/reconciler internal/provision internal/observe internal/api internal/webhook",
 		tests: "internal/sim/... internal/client internal/pgtest",
 	},
 

@@ -39,6 +39,8 @@ type Config struct {
 	// CloudPolicies are the least that jobs need at a cloud; nil: not known here.
 	CloudPolicies func(job.Provider) []cloud.Policy
 
+	Webhooks Webhooks // what messages to webhooks stand on
+
 	SignIn bool // people can sign in, so users and groups count among the admins
 	Log    *slog.Logger
 	Now    func() time.Time // nil: the wall clock; only for words, never for what is stored

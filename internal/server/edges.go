@@ -32,6 +32,7 @@ type Edges struct {
 	TrustUnix       bool           // and that of whoever connects to a Unix socket
 	PerToken        float64        // requests a second that one token may send for long; 0: no bound
 	PerAddress      float64        // likewise of one address
+	WebhookAllow    []string       // ranges and hosts that webhooks may be at besides the Internet
 }
 
 func (e Edges) limits() api.Limits {

@@ -172,6 +172,7 @@ func (s *Server) start(ctx context.Context, c Config) error {
 	if p.reconciler != nil {
 		s.work.Go(func() { schedules(wctx, p.service, c.Log) })
 	}
+	s.work.Go(func() { deliver(wctx, p.service, p.metrics, c.Log) })
 	s.serve(wctx, p.metrics)
 	c.Log.InfoContext(ctx, "started", "address", s.url, "database", string(d.Dialect()), "workers", c.Workers, "version", c.Version.Version)
 	return nil
@@ -235,6 +236,9 @@ func (s *Server) parts(c Config, d *db.DB) (parts, error) {
 		use.Logical, use.SQL = keep, openSQL
 	}
 
+	if use.Webhooks, err = s.openWebhooks(c); err != nil {
+		return p, err
+	}
 	p.service = provision.New(use)
 	if c.Workers > 0 {
 		p.reconciler = reconciler.New(work)

@@ -181,7 +181,9 @@ func TestCertificateWatch(t *testing.T) {
 func TestBrokenCertificates(t *testing.T) {
 	for name, breakIt := range map[string]func(t *testing.T, p pair){
 		"an empty certificate": func(t *testing.T, p pair) { overwrite(t, p.cert, "", 0o600) },
-		"no certificate":       func(t *testing.T, p pair) { overwrite(t, p.cert, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", 0o600) },
+		"no certificate": func(t *testing.T, p pair) {
+			overwrite(t, p.cert, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", 0o600)
+		},
 		"a key that everybody reads": func(t *testing.T, p pair) {
 			if err := os.Chmod(p.key, 0o644); err != nil {
 				t.Fatal(err)
