@@ -99,7 +99,7 @@ func accountName(a cloud.Account) string {
 // They are kept, and renewed before they end.
 func (c *Clouds) assumed(a cloud.Account, cfg aws.Config, limits *limits) aws.CredentialsProvider {
 	own := cfg.Copy()
-	own.APIOptions = append([]func(*middleware.Stack) error{c.install(limits, nil)}, own.APIOptions...)
+	own.APIOptions = append([]func(*middleware.Stack) error{c.install(limits, nil, renewal(own.Credentials))}, own.APIOptions...)
 	role := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(own), a.Settings.RoleARN, func(o *stscreds.AssumeRoleOptions) {
 		o.ExternalID = aws.String(a.Settings.ExternalID)
 		o.RoleSessionName = sessionName(a)

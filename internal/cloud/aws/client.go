@@ -163,7 +163,7 @@ func (c *Clouds) make(ctx context.Context, a cloud.Account, region string, lim *
 		return nil, err
 	}
 	p := &Provider{account: a}
-	cfg.APIOptions = append([]func(*middleware.Stack) error{c.install(lim, p)}, cfg.APIOptions...)
+	cfg.APIOptions = append([]func(*middleware.Stack) error{c.install(lim, p, renewal(cfg.Credentials))}, cfg.APIOptions...)
 	p.init(cfg, c.opts, region)
 	p.reachBy = c.reach(a)
 	p.elsewhere = func(ctx context.Context, account, region string) (*Provider, error) {
@@ -278,6 +278,34 @@ func (p *Provider) init(cfg aws.Config, o Options, region string) {
 // Caller is the account that the credentials belong to. The cloud is asked
 // again whenever the credentials have changed (failure kind F5).
 func (p *Provider) Caller(ctx context.Context) (string, error) {
+	key, err := p.keyInUse(ctx)
+	if err != nil {
+		return "", err
+	}
+	if account := p.accountOf(key); account != "" {
+		return account, nil
+	}
+	out, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return "", p.orRegion(plain(err))
+	}
+	account := aws.ToString(out.Account)
+	if account == "" {
+		return "", &pipeline.CloudError{Class: pipeline.Unknown, Service: "STS", Op: "GetCallerIdentity", Message: "the answer names no account", Sent: true}
+	}
+	// Credentials that were renewed on the way have been answered for with another key.
+	if now, err := p.keyInUse(ctx); err != nil || now != key {
+		return account, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.callers) // one key is in use at a time
+	p.callers[key] = account
+	return account, nil
+}
+
+// keyInUse is the access key of the credentials as they are now.
+func (p *Provider) keyInUse(ctx context.Context) (string, error) {
 	if p.creds == nil {
 		return "", &pipeline.CloudError{Class: pipeline.Expired, Service: "STS", Op: "GetCallerIdentity", Message: "no AWS credentials are configured"}
 	}
@@ -285,25 +313,7 @@ func (p *Provider) Caller(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", classify("STS", "GetCallerIdentity", false, fmt.Errorf("get credentials: %w", err))
 	}
-	p.mu.Lock()
-	account, ok := p.callers[c.AccessKeyID]
-	p.mu.Unlock()
-	if ok {
-		return account, nil
-	}
-	out, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
-	if err != nil {
-		return "", p.orRegion(plain(err))
-	}
-	account = aws.ToString(out.Account)
-	if account == "" {
-		return "", &pipeline.CloudError{Class: pipeline.Unknown, Service: "STS", Op: "GetCallerIdentity", Message: "the answer names no account", Sent: true}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	clear(p.callers) // one key is in use at a time
-	p.callers[c.AccessKeyID] = account
-	return account, nil
+	return c.AccessKeyID, nil
 }
 
 // orRegion adds to the refusal of a key what AWS means by it as well: in a region

@@ -183,7 +183,7 @@ func TestSQLAccess(t *testing.T) {
 }
 
 // testRoot is a certificate of the test's own.
-func testRoot(t *testing.T) []byte {
+func testRoot(t testing.TB) []byte {
 	t.Helper()
 	s := httptest.NewTLSServer(http.NotFoundHandler())
 	defer s.Close()

@@ -38,6 +38,10 @@ var rules = []rule{
 	{code: "*", saying: "not yet been implemented", class: pipeline.Invalid},
 	{code: "*", saying: "not yet been emulated", class: pipeline.Invalid},
 
+	// Auto Scaling and EKS about a launch template, each with a code of its own.
+	{code: "*", saying: "you are not authorized to", class: pipeline.Denied},
+	{code: "DependencyAccessDenied*", class: pipeline.Denied}, // Service Quotas, which may not ask the service
+
 	// Nothing happened, come again later.
 	{code: "RequestLimitExceeded", class: pipeline.Throttled},
 	{code: "BandwidthLimitExceeded", class: pipeline.Throttled},
@@ -287,6 +291,11 @@ func statusOf(err error) int {
 func classify(service, op string, sent bool, err error) *pipeline.CloudError {
 	var done *pipeline.CloudError
 	if errors.As(err, &done) {
+		if done.Sent && (done.Service != service || done.Op != op) {
+			inner := *done // what was asked on the way, such as for credentials: this call itself may not have left
+			inner.Sent = sent
+			return &inner
+		}
 		return done
 	}
 	ce := &pipeline.CloudError{Service: service, Op: op, Sent: sent, Err: err, Class: pipeline.Unknown}
@@ -306,6 +315,7 @@ func classify(service, op string, sent bool, err error) *pipeline.CloudError {
 	case errors.As(err, &api) && api.ErrorCode() != "" && api.ErrorCode() != "UnknownError":
 		ce.Code, ce.Message = api.ErrorCode(), api.ErrorMessage()
 		ce.Class = classOf(op, ce.Code, ce.Message, status)
+		explainDenied(ce)
 	case status != 0 && (status < 200 || status > 299):
 		ce.Class = classOfStatus(status)
 		ce.Message = "HTTP status " + strconv.Itoa(status) + " without an error that can be read"

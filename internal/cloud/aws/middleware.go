@@ -47,6 +47,7 @@ type flight struct {
 	service, op string
 	mutating    bool
 	sent        bool // an attempt may have reached the cloud
+	again       bool // it was repeated with new credentials
 	attempts    int
 }
 
@@ -71,15 +72,17 @@ func flightOf(ctx context.Context) *flight {
 //	Initialize  call     one span, one count, one classified error a call
 //	Finalize    attempt  inside the retry loop: rate limit, gate, what may be repeated
 //	Deserialize wire     just before the request leaves and after the answer came
+//	            holder   whose account the signature is of
 //	            guard    below everything: what a read-only account may send
 //
 // p is whose clients these are; nil for the process's own, which only assume roles.
-func (c *Clouds) install(limits *limits, p *Provider) func(*middleware.Stack) error {
+// renew has the credentials made anew, nil if that is not possible.
+func (c *Clouds) install(limits *limits, p *Provider, renew func()) func(*middleware.Stack) error {
 	return func(s *middleware.Stack) error {
-		if err := s.Initialize.Add(middleware.InitializeMiddlewareFunc("zopday:call", c.call), middleware.Before); err != nil {
+		if err := s.Initialize.Add(middleware.InitializeMiddlewareFunc("zopday:call", c.call(p)), middleware.Before); err != nil {
 			return err
 		}
-		attempt := middleware.FinalizeMiddlewareFunc("zopday:attempt", limits.attempt)
+		attempt := middleware.FinalizeMiddlewareFunc("zopday:attempt", limits.attempt(renew))
 		if _, ok := s.Finalize.Get("Retry"); ok {
 			if err := s.Finalize.Insert(attempt, "Retry", middleware.After); err != nil {
 				return err
@@ -90,6 +93,11 @@ func (c *Clouds) install(limits *limits, p *Provider) func(*middleware.Stack) er
 		if err := s.Deserialize.Add(middleware.DeserializeMiddlewareFunc("zopday:wire", wire), middleware.After); err != nil {
 			return err
 		}
+		if p != nil && p.account.Holder != "" {
+			if err := s.Deserialize.Add(middleware.DeserializeMiddlewareFunc("zopday:holder", p.holder), middleware.After); err != nil {
+				return err
+			}
+		}
 		if p == nil || !p.account.ReadOnly {
 			return nil
 		}
@@ -97,8 +105,20 @@ func (c *Clouds) install(limits *limits, p *Provider) func(*middleware.Stack) er
 	}
 }
 
-// call is the outermost layer.
-func (c *Clouds) call(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+// call is the outermost layer. A read that is denied is told to the log: where it
+// was only to check something, the job goes on without.
+func (c *Clouds) call(p *Provider) func(context.Context, middleware.InitializeInput, middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+	return func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+		out, md, f, err := c.observed(ctx, in, next)
+		if p != nil && !f.mutating && pipeline.Is(err, pipeline.Denied) {
+			p.log.WarnContext(ctx, "not checked: the credentials may not ask", "account", accountName(p.account), "error", err)
+		}
+		return out, md, err
+	}
+}
+
+// observed is a call with its span, its count and its error's meaning.
+func (c *Clouds) observed(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, *flight, error) {
 	f := &flight{service: awsmiddleware.GetServiceID(ctx), op: awsmiddleware.GetOperationName(ctx)}
 	f.mutating = isMutating(f.service, f.op)
 	ctx = middleware.WithStackValue(ctx, flightKey{}, f)
@@ -131,11 +151,17 @@ func (c *Clouds) call(ctx context.Context, in middleware.InitializeInput, next m
 	if c.opts.Observe != nil {
 		c.opts.Observe(f.service, f.op, f.mutating, class, time.Since(start))
 	}
-	return out, md, err
+	return out, md, f, err
 }
 
 // attempt is one try inside the SDK's retry loop.
-func (l *limits) attempt(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+func (l *limits) attempt(renew func()) func(context.Context, middleware.FinalizeInput, middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+	return func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+		return l.try(ctx, in, next, renew)
+	}
+}
+
+func (l *limits) try(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler, renew func()) (middleware.FinalizeOutput, middleware.Metadata, error) {
 	f := flightOf(ctx)
 	if f == nil {
 		return middleware.FinalizeOutput{}, middleware.Metadata{}, errors.New("the call did not pass the client's middleware")
@@ -159,7 +185,7 @@ func (l *limits) attempt(ctx context.Context, in middleware.FinalizeInput, next 
 		f.sent = false // the connection was never made, and no earlier attempt left either
 	}
 	// A longer wait than the SDK's own is the pipeline's, which holds no worker meanwhile.
-	retry := repeatable(ce, f.mutating) && ce.RetryAfter <= maxBackoff
+	retry := (repeatable(ce, f.mutating) || f.renewed(ce, renew)) && ce.RetryAfter <= maxBackoff
 	return out, md, &attemptError{err: ce, retry: retry, after: ce.RetryAfter}
 }
 
