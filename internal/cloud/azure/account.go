@@ -119,7 +119,7 @@ const longestAssertion = 64 << 10
 // it puts a fresh one there long before the old one ends.
 func assertionIn(file string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
-		f, err := os.Open(file) //nolint:gosec // the account's setting, below the directory that the server allows
+		f, err := os.Open(file)
 		if err != nil {
 			return "", fmt.Errorf("the token file of the credential cannot be read: %w", err)
 		}

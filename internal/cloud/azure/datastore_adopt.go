@@ -55,7 +55,7 @@ func (p *Provider) adoptedStore(ctx context.Context, r *pipeline.Run) (found, er
 		return found{}, pipeline.Fatal("nothing-to-adopt", "the request does not say what to adopt", "Name a datastore in adopt, then retry.").On(field)
 	}
 	called := cmp.Or(spec.Adopt.Name, spec.Adopt.Endpoint)
-	id := ""
+	var id string
 	if len(spec.Adopt.IDs) > 0 {
 		id, called = spec.Adopt.IDs[0], spec.Adopt.IDs[0]
 	} else if id, err = p.storeCalled(ctx, r.Job.ResourceType, spec); err != nil {
@@ -270,7 +270,7 @@ func (p *Provider) lockedAgainstDeletion(ctx context.Context, id string) (bool, 
 		return false, err
 	}
 	for _, l := range all {
-		scope, _, _ := cutFold(l.ID, locksPath)
+		scope := beforeFold(l.ID, locksPath)
 		if same(scope, id) || len(id) > len(scope) && same(id[:len(scope)], scope) && id[len(scope)] == '/' {
 			return true, nil
 		}

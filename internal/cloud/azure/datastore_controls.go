@@ -198,7 +198,7 @@ func (c *controls) cache(ctx context.Context) error {
 	id := c.p.cacheID(c.r)
 	x, err := read[managedRedis](ctx, c.p, id)
 	if err == nil {
-		err = c.cacheDatabase(ctx, spec, x)
+		err = c.cacheDatabase(ctx, spec)
 	}
 	if pipeline.Is(err, pipeline.Denied, pipeline.NotFound) {
 		c.unread("AMR-01", "hardening of the cache", err)
@@ -235,7 +235,7 @@ func (c *controls) cache(ctx context.Context) error {
 	return c.lockRow(ctx, "AMR-15", spec, id)
 }
 
-func (c *controls) cacheDatabase(ctx context.Context, spec job.DatastoreSpec, x resource[managedRedis]) error {
+func (c *controls) cacheDatabase(ctx context.Context, spec job.DatastoreSpec) error {
 	id := databaseOf(c.p.cacheID(c.r))
 	db, err := read[redisDatabase](ctx, c.p, id)
 	if err != nil {

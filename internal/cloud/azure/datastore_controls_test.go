@@ -115,7 +115,7 @@ func TestDatastoreControls(t *testing.T) {
 			row := map[job.ResourceType]string{job.Datastore: "AZDB-29", job.Cache: "AMR-15"}[c.family]
 			g.expectUnmet("without its lock", []string{row}, g.without(lock))
 			for _, f := range c.flips { // those that take a restart come last: they are not undone without one
-				undo := func() {}
+				var undo func()
 				if f.parameter != "" {
 					undo = g.turn(f.parameter, f.value)
 				} else {

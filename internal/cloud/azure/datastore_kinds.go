@@ -43,7 +43,7 @@ const (
 	longestZoneName = 40 // our label before the suffix
 
 	// roleSecretsOfficer is the built-in role Key Vault Secrets Officer.
-	roleSecretsOfficer = "b86a8fe4-44ce-4948-aee5-eccb2c155cd7"
+	roleSecretsOfficer = "b86a8fe4-44ce-4948-aee5-eccb2c155cd7" //nolint:gosec // the ID of a role
 )
 
 // A flavour is what differs between the two flexible servers.

@@ -206,7 +206,7 @@ func (p *Provider) unlocked(ctx context.Context, r *pipeline.Run) error {
 	}
 	var names []string
 	for _, l := range all {
-		scope, _, _ := cutFold(l.ID, locksPath)
+		scope := beforeFold(l.ID, locksPath)
 		if job.ParseMarks(l.Properties.Notes)[job.MarkOwner] == r.Job.ID {
 			continue // the job's own, which it lifts itself
 		}
@@ -245,11 +245,11 @@ func (p *Provider) touches(r *pipeline.Run, scope string) bool {
 	return ownsGroup(r.Job) && len(r.Objects()) > 0 && within(scope, p.groupID(groupOf(r.Job)))
 }
 
-// cutFold is strings.Cut in any case.
-func cutFold(s, sep string) (before, after string, found bool) {
+// beforeFold is what stands before a separator in any case; all of s without one.
+func beforeFold(s, sep string) string {
 	i := strings.Index(strings.ToLower(s), strings.ToLower(sep))
 	if i < 0 {
-		return s, "", false
+		return s
 	}
-	return s[:i], s[i+len(sep):], true
+	return s[:i]
 }

@@ -117,11 +117,11 @@ func (c *Cloud) occupy(e *flexEngine, res *Resource) {
 // recordOf is the ID of a server's record in its private zone: the name is drawn, not the server's.
 func (c *Cloud) recordOf(res *Resource, zone string) string {
 	const hex = "0123456789abcdef"
-	name := ""
+	var name strings.Builder
 	for i := range 12 {
-		name += string(hex[int(c.World.Fraction("record", res.ID, string(rune('a'+i)))*16)])
+		name.WriteByte(hex[int(c.World.Fraction("record", res.ID, string(rune('a'+i)))*16)])
 	}
-	return zone + "/A/" + name
+	return zone + "/A/" + name.String()
 }
 
 // lingering is how long a deleted server still holds its subnet and zone.

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"net/http"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -95,7 +96,7 @@ func TestReplayDatastoreRefusals(t *testing.T) {
 			p := newReplayer(t, tape{Service: "errors", Scenario: file})
 			p.placeDatastore(e)
 			body := e.Request.Body
-			if e.Request.Method == "PATCH" {
+			if e.Request.Method == http.MethodPatch {
 				body = doc{"properties": map[string]any{"sku": map[string]any{"name": "Basic", "family": "C", "capacity": 0}}}
 			}
 			got := p.send(e.Request.Method, p.url(e.Request.URL), body, nil)
@@ -119,7 +120,7 @@ func (p *replayer) placeDatastore(e exchange) {
 		return
 	}
 	p.put(groupID(id.Subscription, id.Group), map[string]any{"location": "westus2"})
-	if e.Request.Method == "PATCH" {
+	if e.Request.Method == http.MethodPatch {
 		p.put(id.String(), map[string]any{"location": "westus2", "properties": map[string]any{"sku": map[string]any{"name": "Standard", "family": "C", "capacity": 0}}})
 	}
 	if parent, nested := id.parent(); nested && e.Response.Headers["x-ms-failure-cause"] == "" {

@@ -226,7 +226,7 @@ func (c *Cloud) driveServer(e *flexEngine, res *Resource, state, code, message s
 			return true, nil
 		}
 		if code == "" {
-			code, message = "InternalServerError", "An unexpected error occured while processing the request. Tracking ID: '"+c.World.UUID()+"'"
+			code, message = "InternalServerError", "An unexpected error occured while processing the request. Tracking ID: '"+c.World.UUID()+"'" //nolint:misspell // the cloud's own spelling
 		}
 		op.Status, op.Error = statusFailed, &Error{Status: http.StatusInternalServerError, Code: code, Message: message}
 		res.State, res.Operation = serverReady, ""
