@@ -253,7 +253,7 @@ func (w federated) SubjectToken(context.Context, *externalaccount.RequestOptions
 	if err != nil {
 		return "", fmt.Errorf("the other issuer's token: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer func() { _ = f.Close() }() // it was only read
 	b, err := io.ReadAll(io.LimitReader(f, maxSubjectToken+1))
 	if err != nil {
 		return "", fmt.Errorf("the other issuer's token: %w", err)
@@ -270,7 +270,7 @@ func (w federated) mint(cfg Config) mint {
 		at := or(cfg.endpoint(serviceSTS), "https://sts.googleapis.com/") + "v1/token"
 		// Made anew each time: these credentials keep a token by a clock that is
 		// not the cloud's.
-		c, err := externalaccount.NewCredentials(&externalaccount.Options{
+		c, err := externalaccount.NewCredentials(&externalaccount.Options{ //nolint:gosec // names of kinds of tokens
 			Audience: w.audience, SubjectTokenType: "urn:ietf:params:oauth:token-type:jwt", TokenURL: at, Scopes: []string{cloudPlatform},
 			SubjectTokenProvider: w, Client: cfg.tokenClient(nil),
 		})

@@ -3,6 +3,7 @@ package gcp
 import (
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -55,9 +56,7 @@ func TestFederation(t *testing.T) {
 	}
 	exchange := func(change map[string]any, audience string) (int, map[string]any) {
 		claims := map[string]any{"iss": "https://issuer.example", "sub": "runner", "aud": testPool, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
-		for k, v := range change {
-			claims[k] = v
-		}
+		maps.Copy(claims, change)
 		return g.post(stsPath, "", "application/x-www-form-urlencoded", url.Values{"grant_type": {stsGrant}, "audience": {audience}, "scope": {"https://www.googleapis.com/auth/cloud-platform"},
 			"requested_token_type": {"urn:ietf:params:oauth:token-type:access_token"}, "subject_token_type": {"urn:ietf:params:oauth:token-type:jwt"}, "subject_token": {unsigned(t, claims)}}.Encode())
 	}

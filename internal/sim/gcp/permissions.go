@@ -70,7 +70,7 @@ func readNeeds(table map[string]needs, words []string) error {
 		}
 		var n needs
 		if said != "-" {
-			for _, p := range strings.Split(said, "+") {
+			for p := range strings.SplitSeq(said, "+") {
 				n.always = append(n.always, fullPermission(service, resource, p))
 			}
 		}
