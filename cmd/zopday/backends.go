@@ -25,6 +25,7 @@ func backends() cli.Backends {
 	return cli.Backends{
 		CreateOrg: createOrg, ListOrgs: listOrgs, RecoverToken: recoverToken,
 		Serve: serve, Simulate: simulate, VerifyAudit: verifyAudit, Migrate: migrate,
+		Keeping: cli.Keeping{Status: secretsStatus, Rotate: rotateSecrets, Rekey: rekeySecrets}, Backup: server.Backup, Restore: restore,
 	}
 }
 

@@ -110,6 +110,7 @@ func (s *server) routes() {
 	s.readRoutes()
 	s.eventRoutes()
 	s.auditRoutes()
+	s.keepingRoutes()
 	s.opsRoutes()
 	s.spaceRoutes()
 	s.componentRoutes()

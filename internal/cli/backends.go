@@ -27,6 +27,11 @@ type Backends struct {
 	// VerifyAudit walks the audit log of a database, that of each of its
 	// organisations, without any server.
 	VerifyAudit func(ctx context.Context, dsn string) ([]AuditChain, error)
+	// Keeping works on the secrets of a database; Backup copies an SQLite file, and
+	// Restore puts such a copy in a database's place.
+	Keeping Keeping
+	Backup  func(ctx context.Context, dsn, out string) error
+	Restore func(ctx context.Context, o RestoreOptions) (Restored, error)
 }
 
 // ServeOptions are how a server is to run.

@@ -41,6 +41,8 @@ type Config struct {
 
 	Webhooks Webhooks // what messages to webhooks stand on
 
+	Keeper Keeper // the installation's keys and database; nil: not to be had here
+
 	SignIn bool // people can sign in, so users and groups count among the admins
 	Log    *slog.Logger
 	Now    func() time.Time // nil: the wall clock; only for words, never for what is stored

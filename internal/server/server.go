@@ -225,7 +225,7 @@ func (s *Server) parts(c Config, d *db.DB) (parts, error) {
 		return p, err
 	}
 	use := provision.Config{Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Pausers: pausers, Pace: pace, Gates: c.Gates, SignIn: s.peopleSignIn(), Log: c.Log,
-		Accounts: keeps, TokenDir: c.TokenDir, CloudPolicies: cloudPolicies}
+		Accounts: keeps, TokenDir: c.TokenDir, CloudPolicies: cloudPolicies, Keeper: keeper{db: d, secrets: s.secrets}}
 	work := reconciler.Config{
 		Ledger: l, Clouds: clouds, Spaces: registry, Components: engine, Pausers: pausers, Past: l, Log: c.Log, Hooks: hooks(p.metrics), Version: c.Version.Version,
 		Slots: c.Workers, DeadAfter: c.DeadAfter, Pace: pace,
