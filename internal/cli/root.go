@@ -55,7 +55,7 @@ func (a *app) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	group("use", a.jobsCmd(), a.vmCmd(), a.databasesCmd(), a.connectionsCmd(), a.componentsCmd(), a.spacesCmd(), a.accountsCmd(), a.remediateCmd(), a.schedulesCmd(), a.auditCmd(),
+	group("use", a.jobsCmd(), a.vmCmd(), a.databasesCmd(), a.connectionsCmd(), a.componentsCmd(), a.spacesCmd(), a.accountsCmd(), a.remediateCmd(), a.schedulesCmd(), a.webhooksCmd(), a.auditCmd(),
 		a.tokensCmd(), a.rolesCmd(), a.assignmentsCmd(), a.teamsCmd())
 	group("serve", a.serveCmd(), a.sandboxCmd(), a.simCmd(), a.demoCmd(), a.migrateCmd(), a.orgsCmd(), a.secretsCmd(), a.backupCmd(), a.restoreCmd())
 	group("more", a.configCmd(), a.loginCmd(), a.whoamiCmd(), a.doctorCmd(), a.versionCmd())
