@@ -76,8 +76,9 @@ func FromEnvironment(_ context.Context, cloudAccountID, _ string) (Config, error
 	c := cloudAt(os.Getenv("ZOPDAY_AZURE_RESOURCE_MANAGER_ENDPOINT"), os.Getenv("ZOPDAY_AZURE_RESOURCE_MANAGER_AUDIENCE"), os.Getenv("AZURE_AUTHORITY_HOST"))
 	c.Services[keyVault] = vaultsAt(os.Getenv("ZOPDAY_AZURE_KEY_VAULT_ENDPOINT"), os.Getenv("ZOPDAY_AZURE_KEY_VAULT_AUDIENCE"))
 	credential, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{
-		ClientOptions:            policy.ClientOptions{Cloud: c, Transport: transport},
-		DisableInstanceDiscovery: c.ActiveDirectoryAuthorityHost != azcloud.AzurePublic.ActiveDirectoryAuthorityHost,
+		ClientOptions:              policy.ClientOptions{Cloud: c, Transport: transport},
+		AdditionallyAllowedTenants: []string{"*"}, // an account may name another directory than the process's own
+		DisableInstanceDiscovery:   c.ActiveDirectoryAuthorityHost != azcloud.AzurePublic.ActiveDirectoryAuthorityHost,
 	})
 	if err != nil {
 		return Config{}, &pipeline.CloudError{Class: pipeline.Expired, Service: resourcesProvider, Op: "subscriptions/read", Message: innermost(err), Err: err}

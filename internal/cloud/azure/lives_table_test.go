@@ -25,17 +25,28 @@ var lives = []life{
 		spec: `{"existing":{"networkId":"hub","resourceGroup":"theirs"},"network":{"subnets":["private","database"]}}`},
 	{name: "adopted network", family: job.Network, mode: job.ModeAdopt, before: theirHub, live: (*liver).adopted, spec: `{"adopt":{"ids":["hub"]}}`},
 
+	{name: "adopted network with all of its parts", family: job.Network, live: (*liver).adopted, spec: `{}`, before: func(w *liver) {
+		if err := w.pass(false, w.steps(false)[1:]...); err != nil {
+			w.Fatal(err)
+		}
+		w.next(job.Network, job.ModeAdopt, fmt.Sprintf(`{"adopt":{"ids":[%q]}}`, w.job.Config.InfraConfig.NetworkID))
+	}},
+
 	{name: "fixed VMs", family: job.VM, before: theirZone, spec: `{"pool":{"mode":"fixed","count":2},` + recordLB + `}`,
 		live: func(w *liver) error { return inTurn(w.made, w.looked, w.reattached, w.paused, w.ended) }},
 	{name: "scale set", family: job.VM, spec: setLB},
 	{name: "VMs in a network of others", family: job.VM, spec: fixedSpec,
 		before: theirNetwork(job.VM, `{"pool":{"mode":"fixed","count":1},"loadBalancer":{"type":"tcp","scheme":"internal"},"existing":{"networkId":"VNET","subnetIds":["PRIVATE"]}}`)},
+	{name: "adopted scale set", family: job.VM, spec: setSpec, before: legacySet, live: (*liver).adopted},
 	{name: "adopted VMs", family: job.VM, spec: fixedSpec, before: legacyVMs, live: (*liver).adopted},
 
 	{name: "cluster", family: job.Cluster, spec: `{"network":{"zones":3},"admins":["` + theirAdmins + `"],"nodePools":[{"name":"workers","min":1,"desired":1,"max":2}]}`,
 		live: func(w *liver) error { return inTurn(w.made, w.looked, w.admitted, w.paused, w.ended) }},
 	{name: "cluster in a network of others", family: job.Cluster, spec: smallCluster,
 		before: theirNetwork(job.Cluster, `{"nodePools":[{"name":"workers","min":1,"desired":1,"max":2}],"existing":{"networkId":"VNET","subnetIds":["PRIVATE"]}}`)},
+	{name: "private cluster", family: job.Cluster, spec: smallCluster, direct: true},
+	{name: "cluster behind a route table", family: job.Cluster, mode: job.ModeCreateInExisting, before: func(w *liver) { w.routed("0.0.0.0/0", "VirtualAppliance") },
+		spec: `{"nodePools":[{"name":"workers","min":1,"desired":1,"max":2}],"endpoint":{"publicCidrs":["198.51.100.8/32"]},"existing":{"networkId":"` + theirs + "/providers/" + typeVNet + `/hub"}}`},
 	{name: "adopted cluster", family: job.Cluster, mode: job.ModeAdopt, spec: `{"adopt":{"name":"legacy"}}`, before: legacyCluster, live: (*liver).adopted},
 
 	{name: "PostgreSQL", family: job.Datastore, spec: stores["postgres ha"].spec},
@@ -86,6 +97,18 @@ func legacyVMs(w *liver) {
 	delete(vm, "tags")
 	w.put(id, vm)
 	w.next(job.VM, job.ModeAdopt, fmt.Sprintf(`{"adopt":{"ids":[%q]}}`, path.Base(id)))
+}
+
+// legacySet is a scale set that is nobody's, and a job that adopts it.
+func legacySet(w *liver) {
+	if err := w.made(); err != nil {
+		w.Fatal(err)
+	}
+	id := parentOf(w.job.Config.InfraConfig.VMs[0].InstanceID)
+	set := w.read(id)
+	delete(set, "tags")
+	w.put(id, set)
+	w.next(job.VM, job.ModeAdopt, fmt.Sprintf(`{"adopt":{"name":%q}}`, path.Base(id)))
 }
 
 func legacyCluster(w *liver) {

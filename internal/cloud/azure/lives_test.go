@@ -32,6 +32,8 @@ type life struct {
 	before func(w *liver)
 	// live is the life itself; nil is whole.
 	live func(w *liver) error
+	// direct: the provisioner is inside the network; datastores and caches are always reached so.
+	direct bool
 	// readOnly: it is lived in an account that may only read.
 	readOnly bool
 }
@@ -84,7 +86,7 @@ func (l life) born(t testing.TB) *liver {
 	t.Helper()
 	g := newRig(t, sim.Options{TimeScale: 3 * quick, ConsistencyByID: -1, ConsistencyByList: -1}, l.family, cmpOr(l.mode), l.spec)
 	g.p.reach = fromHere
-	if l.family == job.Datastore || l.family == job.Cache {
+	if l.direct || l.family == job.Datastore || l.family == job.Cache {
 		g.p.reach = job.Reach{Mode: job.ReachDirect}
 	}
 	w := &liver{rig: g, ctx: g.Context(), sent: map[string]bool{}}
