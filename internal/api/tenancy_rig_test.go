@@ -15,6 +15,7 @@ import (
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/ledger"
 	"github.com/zopday/provisioner/internal/provision"
+	"github.com/zopday/provisioner/internal/secrets"
 	"github.com/zopday/provisioner/internal/sim"
 	simaws "github.com/zopday/provisioner/internal/sim/aws"
 	"github.com/zopday/provisioner/internal/sim/charts"
@@ -55,6 +56,11 @@ func newTenants(t *testing.T, dsn string) *tenants {
 		registry, stop := spaces.BuiltIn(spaces.NewRegistry(r.db))
 		t.Cleanup(func() { _ = stop() })
 		w.registry = registry
+		store, err := secrets.Open(db.System(t.Context()), r.db, secrets.Source{Text: strings.Repeat("0123456789abcdef", 4)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Webhooks.Secrets = store
 		c.Clouds, c.Spaces, c.Components, c.Logical, c.Accounts = clouds, registry, engine, plainVault{r}, accounts.New(r.db, accounts.Options{Ambient: func(string) bool { return true }})
 	})
 	tokens := access.NewTokens(w.db, nil)
