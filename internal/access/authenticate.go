@@ -71,11 +71,21 @@ func (t *Tokens) lookUp(ctx context.Context, bearer string) (Principal, error) {
 	if err != nil {
 		return Principal{}, fmt.Errorf("token: %w", err)
 	}
-	p := Principal{OrgID: tok.OrgID, Actor: "token:" + tok.Name, Subjects: []Subject{{SubjectToken, tok.ID}}}
-	if p.Grants, err = Grants(ctx, t.d, p.OrgID, p.Subjects); err != nil {
+	p, err := t.principalOf(ctx, tok)
+	if err != nil {
 		return Principal{}, err
 	}
 	t.used(ctx, tok)
+	return p, nil
+}
+
+// principalOf is who a token is, and what it may do now.
+func (t *Tokens) principalOf(ctx context.Context, tok Token) (Principal, error) {
+	p := Principal{OrgID: tok.OrgID, Actor: "token:" + tok.Name, Subjects: []Subject{{SubjectToken, tok.ID}}}
+	var err error
+	if p.Grants, err = Grants(ctx, t.d, p.OrgID, p.Subjects); err != nil {
+		return Principal{}, err
+	}
 	return p, nil
 }
 

@@ -43,9 +43,10 @@ type Deps struct {
 	Log     *slog.Logger                // nil: silence
 	Ready   func(context.Context) error // nil error: database reachable, migrations current
 	Version Version
-	Stop    <-chan struct{} // closed when the server shuts down: ends event streams; may be nil
-	Poll    time.Duration   // how often an event stream looks at the ledger; 300 ms if 0
-	Limits  Limits          // what one caller may ask; the zero value bounds event streams alone
+	Stop    <-chan struct{}             // closed when the server shuts down: ends event streams; may be nil
+	Poll    time.Duration               // how often an event stream looks at the ledger; 300 ms if 0
+	Pages   func(PageHost) http.Handler // the web pages, below PagesPath; nil: there are none
+	Limits  Limits                      // what one caller may ask; the zero value bounds event streams alone
 }
 
 // maxBody is the largest request body, beyond which it is refused with 413.
@@ -116,9 +117,11 @@ func (s *server) routes() {
 	s.componentRoutes()
 	s.databaseRoutes()
 	s.scheduleRoutes()
+	s.webhookRoutes()
+	s.accountRoutes()
 	s.identityRoutes()
 	s.signInRoutes()
-	s.webhookRoutes()
+	s.pageRoutes()
 	s.docRoutes()
 }
 

@@ -19,10 +19,13 @@ const (
 	noFeatures = "accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), magnetometer=(), microphone=(), midi=(), payment=(), usb=()"
 )
 
+// isPage reports whether a path is one of the web pages'.
+func isPage(path string) bool { return path == PagesPath || strings.HasPrefix(path, PagesPath+"/") }
+
 // secureHeaders sets what every answer says to browsers. secure: it goes by TLS.
 func secureHeaders(h http.Header, path string, secure bool) {
 	policy := dataPolicy
-	if path == PagesPath || strings.HasPrefix(path, PagesPath+"/") {
+	if isPage(path) {
 		policy = pagePolicy
 	}
 	for name, value := range map[string]string{

@@ -144,7 +144,16 @@ func (s *server) readBody(w http.ResponseWriter, r *http.Request) (p *Problem, d
 	if len(body) == 0 || r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil, done
 	}
+	if isPage(r.URL.Path) && isForm(r.Header) {
+		return nil, done
+	}
 	return mediaProblem(r.Header), done
+}
+
+// isForm reports whether a body is what a page's form sends.
+func isForm(h http.Header) bool {
+	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && media == "application/x-www-form-urlencoded" && h.Get("Content-Encoding") == ""
 }
 
 // mediaProblem refuses a body that is not said to be plain JSON.

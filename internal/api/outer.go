@@ -44,10 +44,11 @@ func (s *server) outer(next *http.ServeMux) http.Handler {
 		_, pattern := next.Handler(r)
 		_, name, _ := strings.Cut(pattern, " ")
 		ctx, end := observe.Span(ctx, "http "+method(r)+" "+name, observe.Request(id))
-		stream := strings.HasSuffix(name, "/events") && !wantsJSON(r)
+		page := isPage(r.URL.Path)
+		stream := strings.HasSuffix(name, "/events") && !wantsJSON(r) || page && strings.HasSuffix(r.URL.Path, "/events")
 		if !stream {
 			within := answerWithin
-			if strings.HasSuffix(name, "/plan") || strings.HasSuffix(name, "/verify") || strings.HasSuffix(name, "/receipt") {
+			if page || strings.HasSuffix(name, "/plan") || strings.HasSuffix(name, "/verify") || strings.HasSuffix(name, "/receipt") {
 				within = cloudWithin
 			}
 			var cancel context.CancelFunc

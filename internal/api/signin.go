@@ -68,7 +68,7 @@ func (s *server) sameOrigin(r *http.Request) error {
 	site, origin := r.Header.Values("Sec-Fetch-Site"), r.Header.Values("Origin")
 	ok := len(site) <= 1 && len(origin) <= 1 && crossOrigin.Check(r) == nil
 	if len(site) == 0 {
-		ok = len(origin) == 1 && origin[0] == s.SignIn.PublicURL()
+		ok = len(origin) == 1 && origin[0] == s.publicURL(r)
 	}
 	if ok {
 		return nil
@@ -79,8 +79,24 @@ func (s *server) sameOrigin(r *http.Request) error {
 	}
 }
 
-func (s *server) cookieName(name string) string {
-	if s.SignIn.Secure() {
+// publicURL is where browsers find this server.
+func (s *server) publicURL(r *http.Request) string {
+	if s.SignIn != nil {
+		return s.SignIn.PublicURL()
+	}
+	if s.limits.secure(r) {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// secureSite reports whether browsers come by TLS.
+func (s *server) secureSite(r *http.Request) bool {
+	return strings.HasPrefix(s.publicURL(r), "https://")
+}
+
+func (s *server) cookieName(r *http.Request, name string) string {
+	if s.secureSite(r) {
 		return "__Host-" + name
 	}
 	return name
@@ -88,15 +104,15 @@ func (s *server) cookieName(name string) string {
 
 // cookie is the value of a cookie, "" if there is none, or more than one.
 func (s *server) cookie(r *http.Request, name string) string {
-	if all := r.CookiesNamed(s.cookieName(name)); len(all) == 1 {
+	if all := r.CookiesNamed(s.cookieName(r, name)); len(all) == 1 {
 		return all[0].Value
 	}
 	return ""
 }
 
 // setCookie gives a browser something to hold; "" takes it away.
-func (s *server) setCookie(w http.ResponseWriter, name, value string, age time.Duration) {
-	c := &http.Cookie{Name: s.cookieName(name), Value: value, Path: "/", MaxAge: int(age.Seconds()), HttpOnly: true, Secure: s.SignIn.Secure(), SameSite: http.SameSiteLaxMode}
+func (s *server) setCookie(w http.ResponseWriter, r *http.Request, name, value string, age time.Duration) {
+	c := &http.Cookie{Name: s.cookieName(r, name), Value: value, Path: "/", MaxAge: int(age.Seconds()), HttpOnly: true, Secure: s.secureSite(r), SameSite: http.SameSiteLaxMode}
 	if value == "" {
 		c.MaxAge = -1
 	}
@@ -238,7 +254,7 @@ func (s *server) login(w http.ResponseWriter, r *http.Request, issuer, next stri
 		s.signInFailed(w, r, err)
 		return
 	}
-	s.setCookie(w, signInCookie, secret, access.SignInWithin)
+	s.setCookie(w, r, signInCookie, secret, access.SignInWithin)
 	redirect(w, at)
 }
 
@@ -255,8 +271,8 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 		s.signInFailed(w, r, err)
 		return
 	}
-	s.setCookie(w, signInCookie, "", 0)
-	s.setCookie(w, sessionCookie, done.Secret, access.SessionAbsolute)
+	s.setCookie(w, r, signInCookie, "", 0)
+	s.setCookie(w, r, sessionCookie, done.Secret, access.SessionAbsolute)
 	redirect(w, done.Next)
 }
 
@@ -273,7 +289,7 @@ func (s *server) logout(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		out.RedirectTo = at
-		s.setCookie(w, sessionCookie, "", 0)
+		s.setCookie(w, r, sessionCookie, "", 0)
 	}
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
 		at := out.RedirectTo

@@ -104,7 +104,7 @@ var rules = map[string]rule{
 	// server puts one process together out of all that it runs, but not the simulation.
 	"internal/server": {
 		may: "internal/job internal/pipeline internal/db internal/secrets/... internal/access/... internal/accounts internal/audit internal/ledger " +
-			"internal/cloud/... internal/components internal/databases internal/remediation internal/spaces/... internal/steps internal/reconciler internal/provision internal/observe internal/api internal/webhook",
+			"internal/cloud/... internal/components internal/databases internal/remediation internal/spaces/... internal/steps internal/reconciler internal/provision internal/observe internal/api internal/web/... internal/webhook",
 		tests: "internal/sim/... internal/client internal/pgtest",
 	},
 

@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -15,7 +14,7 @@ type Door struct {
 	Choices func(next string) []Link
 	// Enter opens a session for a token, in the answer's cookie. The error is
 	// access.ErrUnauthenticated if the token is not one.
-	Enter func(ctx context.Context, w http.ResponseWriter, r *http.Request, token string) error
+	Enter func(w http.ResponseWriter, r *http.Request, token string) error
 	// Leave ends the session, and says where the browser goes then; "": the sign-in page.
 	Leave func(w http.ResponseWriter, r *http.Request) (to string, err error)
 }
@@ -38,7 +37,7 @@ func (m *Mux) doorRoutes() {
 			return
 		}
 		next := LocalPath(form.Get("next"))
-		switch err := m.d.Door.Enter(p.Ctx(), w, r, strings.TrimSpace(form.Get("token"))); {
+		switch err := m.d.Door.Enter(w, r, strings.TrimSpace(form.Get("token"))); {
 		case err == nil:
 			_ = p.Redirect(next)
 		case isUnauthenticated(err):

@@ -113,7 +113,7 @@ func start() (*Site, error) {
 	}
 	any := "127.0.0.1:0"
 	s.cmd = exec.Command(bin, "sandbox", "--listen", any, "--control", any, "--aws", any, "--gcp", any, "--azure", any, "--charts", any, //nolint:noctx // stop ends it
-		"--time-scale", "120", "--feature-gates", "AzureVMSS=true", "--rate-limit-token", "0", "--rate-limit-address", "0")
+		"--time-scale", "120", "--feature-gates", "AzureVMSS=true", "--rate-limit", "0", "--rate-limit-address", "0")
 	s.cmd.Dir = root
 	s.cmd.Env = append(os.Environ(), "ZOPDAY_BOOTSTRAP_TOKEN="+Admin)
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
