@@ -9,6 +9,6 @@ import (
 // Routes mounts the page.
 func Routes(m *ui.Mux) {
 	m.Get("/", []access.Policy{access.Authenticated}, func(p *ui.Page) error {
-		return p.Show(ui.Frame{Title: "Home", Active: "Home"}, welcome(p))
+		return p.Show(ui.Frame{Title: "Home", Active: "Home"}, welcome())
 	})
 }

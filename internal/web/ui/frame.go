@@ -34,17 +34,6 @@ var nav = []struct {
 }{
 	{"", []NavItem{
 		{"Home", Root + "/", "house", nil},
-		{"Jobs", Root + "/jobs", "list-checks", []access.Policy{access.JobView}},
-		{"Spaces", Root + "/spaces", "boxes", []access.Policy{access.SpaceView}},
-		{"Databases", Root + "/databases", "database", []access.Policy{access.DatabaseView, access.ConnectionView}},
-		{"Components", Root + "/components", "package", []access.Policy{access.ComponentView}},
-		{"Schedules", Root + "/schedules", "calendar-clock", []access.Policy{access.JobView}},
-	}},
-	{"Manage", []NavItem{
-		{"Cloud accounts", Root + "/accounts", "cloud", []access.Policy{access.CloudAccountView}},
-		{"Access", Root + "/access", "users", nil},
-		{"Tokens", Root + "/tokens", "key-round", []access.Policy{access.TokenManage}},
-		{"Audit log", Root + "/audit", "scroll-text", []access.Policy{access.AuditView}},
 	}},
 }
 
