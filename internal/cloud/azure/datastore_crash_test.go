@@ -26,6 +26,19 @@ func crashedStore(t testing.TB, name string) *rig {
 	return g
 }
 
+// carriedOut counts the calls since an entry of the books that changed something: one
+// that a server refused, since it was busy for a moment, comes in one run and not in
+// the next.
+func (g *rig) carriedOut(since int) int {
+	yes, n := true, 0
+	for _, e := range g.world.Books(sim.BookFilter{Since: since, Mutating: &yes, Limit: 100000}) {
+		if e.Code == "" {
+			n++
+		}
+	}
+	return n
+}
+
 // Every call that changes something, taken in turn: it fails before anything
 // happened, or it happens and the answer is lost. Another worker goes on. Everything
 // is there once, a re-run changes nothing, and after teardown the subscription is as
@@ -35,12 +48,12 @@ func TestDatastoreCrashes(t *testing.T) {
 	for name := range crashedStores {
 		clean := crashedStore(t, name)
 		clean.up()
-		_, changes := clean.calls(0)
+		changes := clean.carriedOut(0)
 		objects, since := len(clean.ours()), clean.mark()
 		clean.down()
-		_, removals := clean.calls(since)
+		removals := clean.carriedOut(since)
 		for _, kind := range []sim.FaultKind{sim.FaultError, sim.FaultLostReply} {
-			for n := range sum(changes) {
+			for n := range changes {
 				t.Run(fmt.Sprintf("%s create %s %d", name, kind, n+1), func(t *testing.T) {
 					t.Parallel()
 					g := crashedStore(t, name)
@@ -61,7 +74,7 @@ func TestDatastoreCrashes(t *testing.T) {
 					g.equal(before)
 				})
 			}
-			for n := range sum(removals) {
+			for n := range removals {
 				t.Run(fmt.Sprintf("%s teardown %s %d", name, kind, n+1), func(t *testing.T) {
 					t.Parallel()
 					g := crashedStore(t, name)
