@@ -255,11 +255,7 @@ func clusterLives() []life {
 				return job.PoolRef{Kind: job.PoolEKSNodes, Name: "workers", ID: g.info().NodePools[0].ID, Cluster: &c}
 			}
 			return v.then(v.planned, v.through(false, up...), v.controls, v.seen(up[1:]...), func() error { return v.lets(ref()) }, v.paused(pool),
-				func() error { return g.clusterDrift() }, v.respec(grow), v.through(false, up...), func() error {
-					g.leave(g.info().Name, g.infra().NetworkID, g.infra().PrivateSubnetIDs)
-					g.world.Step(10 * time.Minute)
-					return nil
-				}, v.through(true, g.p.Removable), v.through(true, g.gone()...), v.scanned)
+				func() error { return g.clusterDrift() }, v.respec(grow), v.through(false, up...), func() error { return v.leftBy(g) }, v.through(true, g.p.Removable), v.through(true, g.gone()...), v.scanned)
 		}},
 		{job.Cluster, "in a network that exists", false, func(t testing.TB) *lived {
 			g := newCluster(t, sim.Options{}, job.ModeCreateInExisting, `{"existing":{"networkId":"vpc-1","subnetIds":["subnet-1"]}}`)
@@ -283,6 +279,26 @@ func clusterLives() []life {
 			return v.then(v.planned, v.controls, v.seen(g.p.EnsureNetwork, g.p.EnsureIdentity, g.p.EnsureCluster))
 		}},
 	}
+}
+
+// leftBy has the cluster's controllers make what they leave behind, with credentials
+// of their own.
+func (v *lived) leftBy(g clusterRig) error {
+	own := g.p
+	g.p = New(Options{Pace: quick, LoadConfig: Static(g.url, controllersKey, "secret")}).mustOpen(g)
+	g.leave(g.info().Name, g.infra().NetworkID, g.infra().PrivateSubnetIDs)
+	g.p = own
+	g.world.Step(10 * time.Minute)
+	return nil
+}
+
+func (c *Clouds) mustOpen(g clusterRig) *Provider {
+	g.Helper()
+	p, err := openAs(g, c, "org_1", "default")
+	if err != nil {
+		g.Fatal(err)
+	}
+	return p
 }
 
 // lets lets somebody into a cluster and out again, and the provisioner itself.
@@ -400,7 +416,9 @@ func usedBy(outcomes map[string]ending) map[string][]string {
 	out := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(outcomes)) {
 		for _, a := range outcomes[name].used {
-			out[a] = append(out[a], name)
+			if !slices.Contains(out[a], name) {
+				out[a] = append(out[a], name)
+			}
 		}
 	}
 	return out
