@@ -88,7 +88,7 @@ func Verify(h http.Header, body []byte, secret string, now time.Time) error {
 		return ErrNotGenuine
 	}
 	want := mac(key, id, timestamp, body)
-	for _, signature := range strings.Fields(h.Get(HeaderSignature)) {
+	for signature := range strings.FieldsSeq(h.Get(HeaderSignature)) {
 		text, v1 := strings.CutPrefix(signature, "v1,")
 		if got, err := base64.StdEncoding.DecodeString(text); v1 && err == nil && hmac.Equal(got, want) {
 			return nil

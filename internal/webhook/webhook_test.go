@@ -211,14 +211,16 @@ func TestSend(t *testing.T) {
 	}{
 		"taken": {func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
-			if err != nil || Verify(r.Header, body, secret, time.Now()) != nil || r.Method != "POST" || r.Header.Get("Content-Type") != "application/json" || r.Header.Get("User-Agent") != "zopday/test" {
-				w.WriteHeader(400)
+			if err != nil || Verify(r.Header, body, secret, time.Now()) != nil || r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" || r.Header.Get("User-Agent") != "zopday/test" {
+				w.WriteHeader(http.StatusBadRequest)
 			}
 		}, 200, ""},
-		"accepted":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(202) }, 202, ""},
-		"refused":    {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, canary, 403) }, 403, "403"},
-		"gone":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(410) }, 410, "410"},
-		"a redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere-"+canary, 307) }, 307, "not followed"},
+		"accepted": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }, 202, ""},
+		"refused":  {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, canary, http.StatusForbidden) }, 403, "403"},
+		"gone":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }, 410, "410"},
+		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere-"+canary, http.StatusTemporaryRedirect)
+		}, 307, "not followed"},
 		"an endless answer": {func(w http.ResponseWriter, _ *http.Request) {
 			for range 10_000 {
 				if _, err := io.WriteString(w, strings.Repeat(canary, 100)); err != nil {
