@@ -54,7 +54,7 @@ func (d *DB) Whole(ctx context.Context) error {
 	if d.dialect != SQLite {
 		return nil
 	}
-	found, err := texts(ctx, d, `SELECT integrity_check FROM pragma_integrity_check(5)`)
+	found, err := texts(ctx, d, `SELECT integrity_check FROM pragma_integrity_check LIMIT 5`)
 	if err != nil {
 		return fmt.Errorf("integrity of the database: %w", err)
 	}
