@@ -48,8 +48,9 @@ kube: ## build the Kubernetes control plane of the simulated clusters; minutes, 
 generate: ## write the generated code anew
 	scripts/generate
 
-deps: ## install the Debian packages that tests and simulated datastores need
-	@scripts/deps cloud-init mariadb-server postgresql redis-server shellcheck
+deps: ## install the Debian packages and the npm module that tests and simulated datastores need
+	@scripts/deps chromium cloud-init mariadb-server openssl postgresql redis-server shellcheck
+	@scripts/assets axe
 
 tools:
 	@scripts/tools golangci-lint indexdb vulncheck

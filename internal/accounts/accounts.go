@@ -41,7 +41,7 @@ type Account struct {
 	Settings       cloud.Settings `json:"settings"`
 	Holder         string         `json:"holder,omitempty" doc:"The AWS account, project or subscription that the credentials were found to belong to. Credentials of another one are refused"`
 	VerifiedAt     *time.Time     `json:"verifiedAt,omitempty"`
-	Verification   *Verification  `json:"verification,omitempty" doc:"What the last POST …/verify found"`
+	Verification   *Findings  `json:"verification,omitempty" doc:"What the last POST …/verify found"`
 	Revision       int64          `json:"revision"`
 	CreatedBy      string         `json:"createdBy,omitempty"`
 	CreatedAt      *time.Time     `json:"createdAt,omitempty"`
@@ -50,8 +50,8 @@ type Account struct {
 	Configured     bool           `json:"configured,omitempty" doc:"It comes with the server's own configuration, and cannot be changed here"`
 }
 
-// A Verification is what a cloud said of an account's credentials.
-type Verification struct {
+// Findings are what a cloud said of an account's credentials.
+type Findings struct {
 	At          time.Time                `json:"at"`
 	OK          bool                     `json:"ok" doc:"The credentials work, belong to the holder, and lack nothing that was asked for"`
 	Identity    *cloud.CallerIdentity    `json:"identity,omitempty"`
@@ -288,7 +288,7 @@ func (s *Store) Update(ctx context.Context, tx db.Q, a *Account, secret *cloud.S
 var ErrChanged = errors.New("the cloud account was changed at the same moment")
 
 // Record saves what a verification of a revision found, and whose the credentials are.
-func (s *Store) Record(ctx context.Context, tx db.Q, a *Account, v Verification, holder string) error {
+func (s *Store) Record(ctx context.Context, tx db.Q, a *Account, v Findings, holder string) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("cloud account %s: %w", a.Name, err)

@@ -31,8 +31,8 @@ func accountAnswer(status int, a *accounts.Account) *accountOut {
 	return &accountOut{Status: status, Location: "/cloud-accounts/" + a.ID, Body: Data[*accounts.Account]{Data: a}}
 }
 
-// PolicyView is the least that a family's jobs need at a cloud.
-type PolicyView struct {
+// CloudPolicyView is the least that a family's jobs need at a cloud.
+type CloudPolicyView struct {
 	cloud.Policy
 	Document json.RawMessage `json:"document" doc:"What is given to the cloud: an IAM policy, a custom role, a role definition"`
 }
@@ -120,7 +120,7 @@ func (s *server) accountVerification() {
 		AccountID
 		RawBody []byte `contentType:"application/json"`
 	}
-	type verifyOut struct{ Body Data[*accounts.Verification] }
+	type verifyOut struct{ Body Data[*accounts.Findings] }
 	route(s, huma.Operation{
 		OperationID: "verify-cloud-account", Method: http.MethodPost, Path: "/cloud-accounts/{id}/verify", Tags: []string{tagAccounts},
 		Summary:     "Ask the cloud about an account",
@@ -137,7 +137,7 @@ func (s *server) accountVerification() {
 		if err != nil {
 			return nil, err
 		}
-		return &verifyOut{Data[*accounts.Verification]{Data: v}}, nil
+		return &verifyOut{Data[*accounts.Findings]{Data: v}}, nil
 	})
 	bodyOf[provision.VerifyRequest](s, "/cloud-accounts/{id}/verify", http.MethodPost)
 
@@ -145,7 +145,7 @@ func (s *server) accountVerification() {
 		Provider job.Provider     `query:"provider" required:"true" enum:"aws,gcp,azure"`
 		Family   job.ResourceType `query:"family" enum:"cache,cluster,datastore,network,vm" doc:"One family alone; all of them, if left out"`
 	}
-	type policiesOut struct{ Body List[PolicyView] }
+	type policiesOut struct{ Body List[CloudPolicyView] }
 	route(s, huma.Operation{
 		OperationID: "list-cloud-policies", Method: http.MethodGet, Path: "/catalog/policies", Tags: []string{tagAccounts},
 		Summary:     "The least that jobs need at a cloud",
@@ -156,9 +156,9 @@ func (s *server) accountVerification() {
 		if err != nil {
 			return nil, err
 		}
-		views := make([]PolicyView, len(all))
+		views := make([]CloudPolicyView, len(all))
 		for i, p := range all {
-			views[i] = PolicyView{Policy: p, Document: p.Document}
+			views[i] = CloudPolicyView{Policy: p, Document: p.Document}
 		}
 		return &policiesOut{listOf(views, "")}, nil
 	})

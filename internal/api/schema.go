@@ -21,8 +21,6 @@ func schemaName(t reflect.Type, hint string) string {
 		return "Audit" + name
 	case strings.HasSuffix(pkg, "/internal/cloud"):
 		return "Cloud" + name
-	case strings.HasSuffix(pkg, "/internal/accounts"):
-		return "CloudAccount" + strings.TrimPrefix(name, "Account")
 	}
 	return name
 }

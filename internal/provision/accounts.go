@@ -91,7 +91,11 @@ func (s *Service) CreateAccount(ctx context.Context, r AccountRequest) (*account
 	a := &accounts.Account{
 		ID: job.NewID("ca"), OrgID: p.OrgID, TeamID: team, Name: r.Name, Provider: r.Provider, Method: r.Method, Level: r.Level, Settings: r.Settings, CreatedBy: p.Actor, Revision: 1,
 	}
-	if fields := s.accountFaults(a, r.Reach, r.Credentials.secret()); len(fields) > 0 {
+	fields := s.accountFaults(a, r.Reach, r.Credentials.secret())
+	if a.Settings.ExternalID != "" {
+		fields = append(fields, ownExternalID)
+	}
+	if len(fields) > 0 {
 		return nil, s.refused(ctx, policy, r.Name, invalid(fields...))
 	}
 	if a.Method == cloud.MethodAssumeRole {
@@ -160,6 +164,7 @@ func (s *Service) PatchAccount(ctx context.Context, ref string, r AccountPatch) 
 			return nil, invalid(job.FieldError{Field: "body", Message: "changes nothing", Fix: "give the fields to change"})
 		}
 		id = a.ID
+		external := a.Settings.ExternalID
 		detail := map[string]any{"changed": r.apply(a)}
 		var secret *cloud.Secret
 		given := cloud.Secret{}
@@ -174,7 +179,11 @@ func (s *Service) PatchAccount(ctx context.Context, ref string, r AccountPatch) 
 		if r.Reach != nil {
 			reach = *r.Reach
 		}
-		if fields := s.accountFaults(a, reach, given, a.HasCredentials && secret == nil); len(fields) > 0 {
+		fields := s.accountFaults(a, reach, given, a.HasCredentials && secret == nil)
+		if a.Settings.ExternalID != external {
+			fields = append(fields, ownExternalID)
+		}
+		if len(fields) > 0 {
 			return nil, invalid(fields...)
 		}
 		if r.Credentials != nil || r.Settings != nil {
@@ -193,6 +202,9 @@ func (s *Service) PatchAccount(ctx context.Context, ref string, r AccountPatch) 
 	}
 	return s.GetAccount(ctx, id)
 }
+
+// ownExternalID: whoever could choose it could name another organisation's.
+var ownExternalID = job.FieldError{Field: "settings.externalId", Message: "is made by the provisioner", Fix: "leave it out"}
 
 // apply changes what a patch changes, but for reach, and says what that is.
 func (r AccountPatch) apply(a *accounts.Account) (changed []string) {

@@ -41,7 +41,6 @@ var accountShapes = map[string]struct {
 	fix string
 }{
 	"settings.roleArn":            {regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]{1,512}$`), "give the role's ARN, such as arn:aws:iam::123456789012:role/zopday"},
-	"settings.externalId":         {regexp.MustCompile(`^zopday-[a-z2-7]{26}$`), "leave it out: the provisioner makes it"},
 	"settings.project":            {regexp.MustCompile(`^[a-z][a-z0-9-]{4,28}[a-z0-9]$`), "give the project's ID, not its name or number"},
 	"settings.serviceAccount":     {regexp.MustCompile(`^[a-z0-9-]{1,63}@[a-z0-9.-]{1,190}$`), "give its e-mail, such as zopday@my-project.iam.gserviceaccount.com"},
 	"settings.audience":           {regexp.MustCompile(`^(//iam\.googleapis\.com/)?projects/[0-9]+/locations/global/workloadIdentityPools/[a-z0-9-]+/providers/[a-z0-9-]+$`), "give the provider's resource name, such as //iam.googleapis.com/projects/123/locations/global/workloadIdentityPools/pool/providers/provider"},

@@ -30,7 +30,7 @@ var accountFamilies = []job.ResourceType{job.Cache, job.Cluster, job.Datastore, 
 // VerifyAccount asks the cloud whose credentials an account has, which regions
 // they can use and what they lack. What is found is kept with the account; that it
 // is not as it should be is no error of the request.
-func (s *Service) VerifyAccount(ctx context.Context, ref string, r VerifyRequest) (*accounts.Verification, error) {
+func (s *Service) VerifyAccount(ctx context.Context, ref string, r VerifyRequest) (*accounts.Findings, error) {
 	const policy = access.CloudAccountManage
 	p, err := access.Require(ctx, policy)
 	if err != nil {
@@ -93,12 +93,12 @@ func (r *VerifyRequest) settle(a *accounts.Account) error {
 
 // verifyAccount asks the cloud. A cloud that does not answer, or refuses the
 // credentials, is a finding; the error is only for what keeps one from asking.
-func (s *Service) verifyAccount(ctx context.Context, a *accounts.Account, r VerifyRequest) (*accounts.Verification, error) {
+func (s *Service) verifyAccount(ctx context.Context, a *accounts.Account, r VerifyRequest) (*accounts.Findings, error) {
 	if s.Clouds == nil {
 		return nil, refuse(CloudNotAvailable, "Ask a server that has access to clouds.", "this server has no access to any cloud")
 	}
-	v := &accounts.Verification{At: s.Now().UTC()}
-	failed := func(err error) (*accounts.Verification, error) {
+	v := &accounts.Findings{At: s.Now().UTC()}
+	failed := func(err error) (*accounts.Findings, error) {
 		var why *Refusal
 		if !errors.As(asked(err), &why) {
 			return nil, err

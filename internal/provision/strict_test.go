@@ -65,9 +65,9 @@ func TestDecodeSaysWhere(t *testing.T) {
 	}
 }
 
-// FuzzDecode looks for input that panics, that is taken though encoding/json
+// FuzzDecodeStrictly looks for input that panics, that is taken though encoding/json
 // refuses it, or that comes out other than encoding/json reads it.
-func FuzzDecode(f *testing.F) {
+func FuzzDecodeStrictly(f *testing.F) {
 	for _, s := range []string{
 		`{"name":"a"}`, `{"config":{"spec":{"pool":{"count":2}}},"resourceType":"vm"}`, `{"a":1,"a":2}`, `[`, `{"name":"\u0000"}`, `{"labels":{"a":"b"}}`,
 		`{"name":"\ud83d\ude00"}`, `{"config":{"spec":{"x":1e5}}}`, "\ufeff{}", `{"config":{"spec":{"n":-0}}}`,
