@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo sandbox build test vet lint vuln bench chaos generate deps kube tools
+.PHONY: help demo sandbox build test vet lint vuln bench chaos fuzz generate deps kube tools
 
 # Two packages at a time and a limit far above what any needs: a hang ends with a stack trace.
 GOTEST := go test -p 2 -timeout 45m
@@ -41,6 +41,9 @@ bench: deps kube ## cloud calls, times, parked jobs and the memory of 20 cluster
 
 chaos: deps kube ## the crash matrix at every call, write and read, of every environment; slow
 	E2E_ALL=1 go test -count=1 -p 1 -timeout 3h ./internal/e2e/...
+
+fuzz: ## run every fuzz target for FUZZTIME, 10s by default
+	@scripts/fuzz
 
 kube: ## build the Kubernetes control plane of the simulated clusters; minutes, the first time
 	@scripts/kube
