@@ -44,13 +44,9 @@ func (s *server) outer(next *http.ServeMux) http.Handler {
 		_, pattern := next.Handler(r)
 		_, name, _ := strings.Cut(pattern, " ")
 		ctx, end := observe.Span(ctx, "http "+method(r)+" "+name, observe.Request(id))
-		page := isPage(r.URL.Path)
-		stream := strings.HasSuffix(name, "/events") && !wantsJSON(r) || page && strings.HasSuffix(r.URL.Path, "/events")
+		within := timeFor(r, name)
+		stream := within == 0
 		if !stream {
-			within := answerWithin
-			if page || strings.HasSuffix(name, "/plan") || strings.HasSuffix(name, "/verify") || strings.HasSuffix(name, "/receipt") {
-				within = cloudWithin
-			}
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, within)
 			defer cancel()
@@ -88,6 +84,18 @@ func (s *server) outer(next *http.ServeMux) http.Handler {
 		}
 		next.ServeHTTP(rec, r)
 	})
+}
+
+// timeFor is how long the answer of a route may take; 0 for a stream of events.
+func timeFor(r *http.Request, route string) time.Duration {
+	page := isPage(r.URL.Path)
+	switch {
+	case strings.HasSuffix(route, "/events") && !wantsJSON(r), page && strings.HasSuffix(r.URL.Path, "/events"):
+		return 0
+	case page, strings.HasSuffix(route, "/plan"), strings.HasSuffix(route, "/verify"), strings.HasSuffix(route, "/receipt"):
+		return cloudWithin
+	}
+	return answerWithin
 }
 
 var requestIDRE = regexp.MustCompile(`^[A-Za-z0-9._-]{8,64}$`)

@@ -188,25 +188,7 @@ func (a *app) listAudit(ctx context.Context, q url.Values, all bool) error {
 		if len(entries) == 0 {
 			return
 		}
-		t := table{head: []string{"SEQ", "TIME", "OUTCOME", "ACTOR", "ACTION", "RESOURCE", "DETAIL"}}
-		if a.wide() {
-			t.head = []string{"SEQ", "TIME", "OUTCOME", "ACTOR", "ACTION", "RESOURCE", "REQUEST", "HASH", "DETAIL"}
-		}
-		for _, e := range entries {
-			sign := a.outTerm.glyph(glyphDone)
-			if e.Outcome != "allowed" {
-				sign = a.outTerm.glyph(glyphFailed)
-			}
-			seq := "-" // not sealed yet
-			if e.Seq > 0 {
-				seq = strconv.FormatInt(e.Seq, 10)
-			}
-			row := []string{seq, e.Time.UTC().Format(time.RFC3339), sign + " " + e.Outcome, e.Actor, e.Action, e.ResourceID}
-			if a.wide() {
-				row = append(row, e.RequestID, e.Hash)
-			}
-			t.add(append(row, detail(e.Detail))...)
-		}
+		t := a.auditTable(entries)
 		t.write(w, a.tableTerm())
 	})
 	if err == nil && !a.machine() {
@@ -218,6 +200,30 @@ func (a *app) listAudit(ctx context.Context, q url.Values, all bool) error {
 		}
 	}
 	return err
+}
+
+// auditTable shows a line for each entry.
+func (a *app) auditTable(entries []client.AuditEntry) table {
+	t := table{head: []string{"SEQ", "TIME", "OUTCOME", "ACTOR", "ACTION", "RESOURCE", "DETAIL"}}
+	if a.wide() {
+		t.head = []string{"SEQ", "TIME", "OUTCOME", "ACTOR", "ACTION", "RESOURCE", "REQUEST", "HASH", "DETAIL"}
+	}
+	for _, e := range entries {
+		sign := a.outTerm.glyph(glyphDone)
+		if e.Outcome != "allowed" {
+			sign = a.outTerm.glyph(glyphFailed)
+		}
+		seq := "-" // not sealed yet
+		if e.Seq > 0 {
+			seq = strconv.FormatInt(e.Seq, 10)
+		}
+		row := []string{seq, e.Time.UTC().Format(time.RFC3339), sign + " " + e.Outcome, e.Actor, e.Action, e.ResourceID}
+		if a.wide() {
+			row = append(row, e.RequestID, e.Hash)
+		}
+		t.add(append(row, detail(e.Detail))...)
+	}
+	return t
 }
 
 func detail(m map[string]any) string {
