@@ -36,11 +36,14 @@ var (
 var nameRE = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
 // GoodName reports whether a token, role or team may be called so. A token's text
-// may not: it would be kept and shown, and has come into the wrong field.
-func GoodName(name string) bool { return nameRE.MatchString(name) && Redact(name) == name }
+// may not: it would be kept and shown, and has come into the wrong field. What looks
+// like an ID may not either: where both are taken, it would stand for another thing.
+func GoodName(name string) bool {
+	return nameRE.MatchString(name) && Redact(name) == name && !job.LooksLikeID(name)
+}
 
 // NameRule says in words what GoodName takes.
-const NameRule = "use 1 to 63 of A-Z, a-z, 0-9, hyphen and underscore, the first a letter or digit"
+const NameRule = "use 1 to 63 of A-Z, a-z, 0-9, hyphen and underscore, the first a letter or digit, and nothing that looks like an ID"
 
 // system is the context of what looks across organisations: who a token belongs
 // to, and what an operator does on the database itself.

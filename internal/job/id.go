@@ -3,6 +3,7 @@ package job
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"regexp"
 	"strings"
 
 	"github.com/google/uuid"
@@ -17,6 +18,13 @@ func NewID(prefix string) string {
 	u := uuid.Must(uuid.NewV7())
 	return prefix + "_" + crockford.EncodeToString(u[:])
 }
+
+var idRE = regexp.MustCompile(`^(?i:[a-z]{1,16}_[0-9a-hjkmnp-tv-z]{26})$`)
+
+// LooksLikeID reports whether a text has the form of what [NewID] mints, whatever
+// its prefix. Nothing may be named so: where a name and an ID may be given in the
+// same place, the name would stand for something else once there is such an ID.
+func LooksLikeID(s string) bool { return idRE.MatchString(s) }
 
 // shortHash is n characters of the hash of s: lower-case letters and digits,
 // starting with a letter. The front of a UUIDv7 is time, so a suffix is always

@@ -109,6 +109,8 @@ func DatabaseNameFault(e Engine, name string) (message, fix string) {
 	switch {
 	case !databaseNameRE.MatchString(name):
 		return "is not a database name", "use 1 to 48 of a-z, 0-9 and underscore, starting with a letter"
+	case LooksLikeID(name):
+		return "looks like an ID, and would be taken for the thing that has it", "choose another name"
 	case slices.Contains(SystemDatabases(e), name), keptName(name):
 		return "is a name that " + e.Title() + " or a cloud keeps for itself", "choose another name"
 	case slices.Contains(reservedWords, name):

@@ -56,10 +56,14 @@ func missing(what, list string) *Refusal {
 	return &Refusal{Kind: NotFound, Message: "there is no such " + what + " in your organisation", Hint: "GET " + list + " lists what there is."}
 }
 
-// checkName refuses what cannot be the name of a token, a role or a team.
+// checkName refuses what cannot be the name of a token, a role, a team, a cloud
+// account or a webhook.
 func checkName(name string) []job.FieldError {
 	if access.GoodName(name) {
 		return nil
+	}
+	if job.LooksLikeID(name) {
+		return []job.FieldError{{Field: "name", Message: fmt.Sprintf("%q looks like an ID, and would be taken for the thing that has it", name), Fix: "choose another name"}}
 	}
 	return []job.FieldError{{Field: "name", Message: fmt.Sprintf("%.70q is not a name", name), Fix: access.NameRule}}
 }
