@@ -225,6 +225,9 @@ func (a *app) showReceiptOf(ctx context.Context, c *client.Client, j client.Job)
 func (a *app) showReceipt(w io.Writer, r client.Receipt) {
 	t := a.outTerm
 	left := "not known: the cloud could not be asked"
+	if r.Scan != nil && len(r.Scan.NotScanned) > 0 {
+		left = "not known: the cloud was not asked for everything that the job had"
+	}
 	if r.Left != nil {
 		left = fmt.Sprint(*r.Left)
 	}
@@ -232,7 +235,14 @@ func (a *app) showReceipt(w io.Writer, r client.Receipt) {
 	fields(w, "Made", fmt.Sprint(r.Created), "Removed", fmt.Sprint(r.Removed), "Kept", fmt.Sprint(r.Kept), "Left", left,
 		"Asked by", r.RequestedBy, "Asked at", stampPtr(r.RequestedAt), "Finished", stampPtr(r.FinishedAt), "Audit", r.AuditID)
 	if r.Scan != nil {
-		fields(w, "Scan by owner mark", fmt.Sprintf("%d found at %s; %s", r.Scan.Found, r.Scan.At.UTC().Format(time.TimeOnly), r.Scan.Note))
+		of := ""
+		if len(r.Scan.NotScanned) > 0 {
+			of = " of what could be listed"
+		}
+		fields(w, "Scan by owner mark", fmt.Sprintf("%d found%s at %s; %s", r.Scan.Found, of, r.Scan.At.UTC().Format(time.TimeOnly), r.Scan.Note))
+		for _, u := range r.Scan.NotScanned {
+			fields(w, "Not scanned", u.Kind+"; the credentials lack "+u.Permission)
+		}
 	}
 	if len(r.Objects) > 0 {
 		fmt.Fprintln(w)

@@ -95,7 +95,7 @@ type Receipt struct {
 	Created     int          `json:"created"`
 	Removed     int          `json:"removed"`
 	Kept        int          `json:"kept"`
-	Left        *int         `json:"left"` // nil: the cloud could not be asked
+	Left        *int         `json:"left"` // nil: the cloud could not be asked, or not for every kind
 	RequestedBy string       `json:"requestedBy"`
 	RequestedAt *time.Time   `json:"requestedAt"`
 	AuditID     string       `json:"auditId"`
@@ -107,6 +107,8 @@ type Receipt struct {
 		At    time.Time `json:"at"`
 		Found int       `json:"found"`
 		Note  string    `json:"note"`
+
+		NotScanned []job.Unlisted `json:"notScanned"` // kinds that the credentials may not list
 	} `json:"scan"`
 	Leftovers []struct {
 		Kind string `json:"kind"`

@@ -179,8 +179,10 @@ type Auditor interface {
 	Controls(ctx context.Context, r *pipeline.Run) ([]job.Control, error)
 
 	// Scan lists everything in the account and region that carries a job's
-	// owner mark, what is on its way out left away.
-	Scan(ctx context.Context, owner string) ([]Leftover, error)
+	// owner mark, what is on its way out left away. Of the kinds that the
+	// credentials may not list, each named in unlisted, it says nothing; any
+	// other failure is an error.
+	Scan(ctx context.Context, owner string) (left []Leftover, unlisted []job.Unlisted, err error)
 }
 
 // A Leftover is something that still carries a job's mark.

@@ -76,6 +76,8 @@ type InfraConfig struct {
 	ObservedAt *time.Time `json:"observedAt,omitempty"` // when the observer last refreshed VMs and Targets
 	Warnings   []string   `json:"warnings,omitempty"`
 	Report     []Control  `json:"report,omitempty"` // hardening controls read back at the end
+
+	NotScanned []Unlisted `json:"notScanned,omitempty"` // what the last scan of a teardown could not list
 }
 
 // ExecMode is how a person gets a shell or runs a command on a VM.

@@ -26,7 +26,7 @@ type Receipt struct {
 	Created     int              `json:"created" doc:"Objects that the job made"`
 	Removed     int              `json:"removed" doc:"Of these, seen gone"`
 	Kept        int              `json:"kept" doc:"Of these, left in place on purpose"`
-	Left        *int             `json:"left" doc:"Objects of the job that still exist and are not kept on purpose; null if the cloud could not be asked"`
+	Left        *int             `json:"left" doc:"Objects of the job that still exist and are not kept on purpose; null if the cloud could not be asked, or not for every kind that the job had"`
 	RequestedBy string           `json:"requestedBy,omitempty" doc:"Who asked for the teardown"`
 	RequestedAt *time.Time       `json:"requestedAt,omitempty"`
 	AuditID     string           `json:"auditId,omitempty" doc:"The entry of the audit log that this receipt belongs to"`
@@ -43,6 +43,8 @@ type ScanResult struct {
 	At    time.Time `json:"at"`
 	Found int       `json:"found"`
 	Note  string    `json:"note"`
+
+	NotScanned []job.Unlisted `json:"notScanned,omitempty" doc:"Kinds that the credentials may not list: the scan says nothing of them"`
 }
 
 // Receipt returns a job's receipt, as far as it has come.
@@ -123,13 +125,14 @@ func (s *Service) scan(ctx context.Context, j *job.Job, rows []job.StepState, r 
 	case job.Cancelled:
 		for _, row := range rows {
 			if row.Run == j.Run && row.Name == steps.Validate && row.Direction == job.Down && row.FinishedAt != nil {
-				r.Scan = &ScanResult{At: *row.FinishedAt, Note: cmp.Or(row.Note, "a scan by owner mark found nothing left")}
+				r.Scan = &ScanResult{At: *row.FinishedAt, Note: cmp.Or(row.Note, "a scan by owner mark found nothing left"), NotScanned: j.Config.InfraConfig.NotScanned}
 			}
 		}
 	case job.Failed:
+		var unlisted []job.Unlisted
 		set, err := s.set(ctx, j)
 		if err == nil {
-			r.Leftovers, err = set.Cloud.Scan(pipeline.WithGate(ctx, pipeline.ReadOnly), j.ID)
+			r.Leftovers, unlisted, err = set.Cloud.Scan(pipeline.WithGate(ctx, pipeline.ReadOnly), j.ID)
 		}
 		if err != nil {
 			r.Left = nil
@@ -139,7 +142,13 @@ func (s *Service) scan(ctx context.Context, j *job.Job, rows []job.StepState, r 
 		r.Leftovers = slices.DeleteFunc(r.Leftovers, func(l cloud.Leftover) bool { return steps.KeptOnPurpose(r.Objects, l) })
 		n := len(r.Leftovers)
 		r.Left = &n
-		r.Scan = &ScanResult{At: s.Now().UTC(), Found: n, Note: "looked through the account just now"}
+		r.Scan = &ScanResult{At: s.Now().UTC(), Found: n, Note: "looked through the account just now", NotScanned: unlisted}
+		if len(unlisted) > 0 {
+			r.Scan.Note += "; not scanned: " + job.NameUnlisted(unlisted)
+		}
+		if had, _ := job.Unproved(r.Objects, unlisted); len(had) > 0 {
+			r.Left = nil // of what the job had, not everything could be listed
+		}
 	}
 }
 
@@ -154,18 +163,28 @@ func receiptSummary(r *Receipt, j *job.Job) string {
 		if r.Kept > 0 {
 			s += ", " + count(r.Kept, "object") + " kept on purpose"
 		}
+		if r.Scan != nil && len(r.Scan.NotScanned) > 0 {
+			return s + ", nothing left of what the scan could list; not scanned: " + job.NameUnlisted(r.Scan.NotScanned) + "."
+		}
 		return s + ", nothing left."
-	case r.Left == nil:
+	case r.Left == nil && (r.Scan == nil || len(r.Scan.NotScanned) == 0):
 		return "How much is left is not known: the cloud could not be asked."
 	case j.Phase == job.PhaseTeardown && j.Status == job.Failed && r.Scan != nil:
 		names := make([]string, 0, len(r.Leftovers))
 		for _, l := range r.Leftovers {
 			names = append(names, l.Kind+" "+l.ID)
 		}
-		if len(names) == 0 {
-			return "The removal stopped; a look through the account finds nothing left. Retry it to finish the job."
+		open := ""
+		if len(r.Scan.NotScanned) > 0 {
+			open = " Not scanned, so not known: " + job.NameUnlisted(r.Scan.NotScanned) + "."
 		}
-		return "The removal stopped; left: " + strings.Join(names, ", ") + "."
+		switch {
+		case len(names) > 0:
+			return "The removal stopped; left: " + strings.Join(names, ", ") + "." + open
+		case open != "":
+			return "The removal stopped; of what the account lets be listed, nothing is left." + open + " Grant what is missing and retry to finish the job."
+		}
+		return "The removal stopped; a look through the account finds nothing left. Retry it to finish the job."
 	}
 	return count(*r.Left, "object") + " of the job exist now."
 }

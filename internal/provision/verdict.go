@@ -31,7 +31,11 @@ func VerdictOf(j *job.Job, now time.Time) Verdict {
 		if j.ResourceType == job.Component {
 			return Verdict{State: "torn-down", Word: "Uninstalled", Sentence: "The release is gone, and each of its objects was seen gone."}
 		}
-		return Verdict{State: "torn-down", Word: "Torn down", Sentence: "Everything that it made is gone; a scan by owner mark found nothing left."}
+		v := Verdict{State: "torn-down", Word: "Torn down", Sentence: "Everything that it made is gone; a scan by owner mark found nothing left."}
+		if skipped := j.Config.InfraConfig.NotScanned; len(skipped) > 0 {
+			v.Sentence += " Not scanned, and never made by it: " + job.NameUnlisted(skipped) + "."
+		}
+		return v
 	}
 	return Verdict{State: string(j.Status), Word: string(j.Status), Sentence: "This version does not know this state."}
 }

@@ -105,13 +105,21 @@ func (s Set) proveGone(ctx context.Context, r *pipeline.Run) error {
 	if !r.Job.Owns() || r.Mode != pipeline.Apply {
 		return nil
 	}
-	left, err := s.Cloud.Scan(ctx, r.Job.ID)
+	left, unlisted, err := s.Cloud.Scan(ctx, r.Job.ID)
 	if err != nil {
 		return err
 	}
+	r.Job.Config.InfraConfig.NotScanned = unlisted
+	had, never := job.Unproved(r.Objects(), unlisted)
 	left = slices.DeleteFunc(left, func(l cloud.Leftover) bool { return KeptOnPurpose(r.Objects(), l) })
 	if len(left) == 0 {
+		if len(had) > 0 {
+			return notScanned(had)
+		}
 		r.Note("a scan by owner mark found nothing left")
+		if len(never) > 0 {
+			r.Note("not scanned: %s; this job never had any of them", job.NameUnlisted(never))
+		}
 		return nil
 	}
 	var names []string
@@ -127,8 +135,26 @@ func (s Set) proveGone(ctx context.Context, r *pipeline.Run) error {
 	if r.Pace.Cloud(r.Now().Sub(first)) < 5*time.Minute {
 		return pipeline.Wait(5*time.Second, "%s to disappear from the cloud's lists", strings.Join(names, ", "))
 	}
-	return pipeline.Fatal("left-over", fmt.Sprintf("%d objects still carry this job's mark: %s", len(left), strings.Join(names, ", ")),
+	message := fmt.Sprintf("%d objects still carry this job's mark: %s", len(left), strings.Join(names, ", "))
+	if len(unlisted) > 0 {
+		message += "; not scanned: " + job.NameUnlisted(unlisted)
+	}
+	return pipeline.Fatal("left-over", message,
 		"Look at what holds them, remove them, then retry; the job ends only when the scan finds nothing.")
+}
+
+// notScanned stops a teardown whose scan could not list kinds that the job had objects
+// of: that they are gone is what each deletion's answer says, and is not proved.
+func notScanned(had []job.Unlisted) error {
+	var lacking []string
+	for _, u := range had {
+		if !slices.Contains(lacking, u.Permission) {
+			lacking = append(lacking, u.Permission)
+		}
+	}
+	return pipeline.Fatal("not-scanned",
+		fmt.Sprintf("the scan by owner mark found nothing left, but may not list %s, of which this job had objects: that they are all gone is not proved", job.NameUnlisted(had)),
+		"Allow "+strings.Join(lacking, ", ")+" for the credentials of this cloud account, then retry; the job ends only when everything that it had is looked at.")
 }
 
 // KeptOnPurpose reports whether what carries a job's mark stays on purpose, such as

@@ -299,7 +299,7 @@ func TestLogGroupMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.world.Step(time.Minute)
-	left, err := g.p.Scan(t.Context(), g.job.ID)
+	left, _, err := g.p.Scan(t.Context(), g.job.ID)
 	if err != nil || len(left) == 0 {
 		t.Errorf("the scan finds %v, %v", left, err)
 	}

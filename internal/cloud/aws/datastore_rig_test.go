@@ -70,7 +70,7 @@ func (g dataRig) teardown() {
 	if err := g.try(true, g.dataGone()...); err != nil {
 		g.Fatalf("teardown: %v\n%s", err, g.books(30))
 	}
-	left, err := g.p.Scan(g.Context(), g.job.ID)
+	left, _, err := g.p.Scan(g.Context(), g.job.ID)
 	if err != nil || len(left) > 0 {
 		g.Errorf("the scan finds %v, %v", left, err)
 	}

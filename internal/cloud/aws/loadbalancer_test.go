@@ -289,7 +289,7 @@ func TestScanFindsEverything(t *testing.T) {
 	t.Parallel()
 	g := newVMs(t, sim.Options{}, groupLBSpec)
 	g.create()
-	found, err := g.p.Scan(t.Context(), g.job.ID)
+	found, _, err := g.p.Scan(t.Context(), g.job.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +305,7 @@ func TestScanFindsEverything(t *testing.T) {
 	if d := cmp.Diff(want, kinds); d != "" {
 		t.Error(d)
 	}
-	if other, err := g.p.Scan(t.Context(), job.NewID("job")); err != nil || len(other) > 0 {
+	if other, _, err := g.p.Scan(t.Context(), job.NewID("job")); err != nil || len(other) > 0 {
 		t.Errorf("a scan for somebody else found %v, %v", other, err)
 	}
 }

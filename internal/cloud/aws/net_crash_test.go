@@ -88,7 +88,7 @@ func TestNetworkCrashMatrix(t *testing.T) {
 // does not have.
 func (g vmRig) markedOnce() {
 	g.Helper()
-	left, err := g.p.Scan(g.Context(), g.job.ID)
+	left, _, err := g.p.Scan(g.Context(), g.job.ID)
 	if err != nil {
 		g.Fatal(err)
 	}

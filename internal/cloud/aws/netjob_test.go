@@ -71,7 +71,7 @@ func TestNetworkJobs(t *testing.T) {
 				t.Errorf("a second run changed %v", changes)
 			}
 			g.world.Step(time.Minute) // until lists show everything
-			left, err := g.p.Scan(t.Context(), g.job.ID)
+			left, _, err := g.p.Scan(t.Context(), g.job.ID)
 			var found []string
 			for _, l := range left {
 				found = append(found, l.ID)

@@ -104,7 +104,7 @@ func TestFailedNATGateway(t *testing.T) {
 	}
 	g.down()
 	g.equal(before)
-	if left, err := g.p.Scan(t.Context(), g.job.ID); err != nil || len(left) > 0 {
+	if left, _, err := g.p.Scan(t.Context(), g.job.ID); err != nil || len(left) > 0 {
 		t.Errorf("a scan finds %v, %v", left, err)
 	}
 }

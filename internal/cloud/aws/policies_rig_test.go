@@ -256,7 +256,13 @@ func (v *lived) planned() error {
 
 // scanned finds nothing that is left.
 func (v *lived) scanned() error {
-	left, err := v.g.p.Scan(v.g.Context(), v.g.job.ID)
+	left, unlisted, err := v.g.p.Scan(v.g.Context(), v.g.job.ID)
+	if had, _ := job.Unproved(v.g.run(pipeline.Apply).Objects(), unlisted); len(had) > 0 {
+		return pipeline.Fatal("not-scanned", "not listed, and the job had it: "+job.NameUnlisted(had), "")
+	}
+	for _, u := range unlisted {
+		v.said = append(v.said, u.Kind+" not checked: "+u.Why)
+	}
 	if err == nil && len(left) > 0 {
 		return fmt.Errorf("left over: %v", left)
 	}

@@ -2,7 +2,9 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -26,7 +28,7 @@ const kindVolume = "ec2:volume"
 // mark, what is on its way out left away. It goes by the services' own lists,
 // one kind at a time, and by nothing that the ledger says. DNS records carry no
 // marks: the ledger's exact value is all there is of them.
-func (p *Provider) Scan(ctx context.Context, owner string) ([]cloud.Leftover, error) {
+func (p *Provider) Scan(ctx context.Context, owner string) ([]cloud.Leftover, []job.Unlisted, error) {
 	ctx = lookup.For(ctx, owner)
 	s := &scan{p: p, owner: owner}
 	err := pipeline.All(ctx, append(slices.Concat(s.networkKinds(), s.clusterKinds(), s.datastoreKinds()),
@@ -54,7 +56,7 @@ func (p *Provider) Scan(ctx context.Context, owner string) ([]cloud.Leftover, er
 		s.scalingGroups, s.loadBalancers, s.targetGroups, s.roles, s.profiles,
 	)...)
 	slices.SortFunc(s.left, func(a, b cloud.Leftover) int { return strings.Compare(a.Kind+" "+a.ID, b.Kind+" "+b.ID) })
-	return s.left, err
+	return s.left, job.SortUnlisted(s.unlisted), err
 }
 
 func (p *Provider) volumes() lookup.Kind[ec2types.Volume] {
@@ -74,8 +76,9 @@ type scan struct {
 	p     *Provider
 	owner string
 
-	mu   sync.Mutex
-	left []cloud.Leftover
+	mu       sync.Mutex
+	left     []cloud.Leftover
+	unlisted []job.Unlisted
 }
 
 func (s *scan) found(kind, id, name string) {
@@ -84,17 +87,54 @@ func (s *scan) found(kind, id, name string) {
 	s.left = append(s.left, cloud.Leftover{Kind: kind, ID: id, Name: name})
 }
 
-// readable is nil for a kind that the cloud does not have at all. Any other
-// error fails the scan: what could not be looked at is not proved gone.
+// readable is nil for a kind that the cloud does not have at all, and for one that
+// the credentials may not read: that one is told as not listed. Any other error
+// fails the scan: what could not be looked at is not proved gone.
 func (s *scan) readable(ctx context.Context, kind string, err error) error {
 	if err = plain(err); lacksCall(err) {
 		s.p.log.WarnContext(ctx, "the cloud does not list this kind", "kind", kind, "error", err)
 		return nil
 	}
-	if err != nil {
+	var ce *pipeline.CloudError
+	switch {
+	case pipeline.Is(err, pipeline.Denied) && errors.As(err, &ce):
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.unlisted = append(s.unlisted, job.Unlisted{Kind: kind, Permission: missingAction(ce), Why: ce.Error()})
+		return nil
+	case err != nil:
 		return fmt.Errorf("scan for %s: %w", kind, err)
 	}
 	return nil
+}
+
+// actionRE finds the action that a refusal names ("Troubleshoot access denied error
+// messages", IAM user guide).
+var actionRE = regexp.MustCompile(`not authorized to perform: ([a-z0-9-]+:[A-Za-z0-9]+)`)
+
+// actionPrefixes are the services whose actions have another prefix than their name, and
+// otherActions the reads of a scan whose actions have another name than the call
+// ("Actions, resources, and condition keys", Service Authorization Reference).
+var (
+	actionPrefixes = map[string]string{"elasticloadbalancingv2": "elasticloadbalancing", "cloudwatchlogs": "logs"}
+	otherActions   = map[string]string{"s3:ListBuckets": "s3:ListAllMyBuckets"}
+)
+
+// missingAction is the action that a refusal is about: the one that it names, or that
+// of the call by its own name.
+func missingAction(ce *pipeline.CloudError) string {
+	if m := actionRE.FindStringSubmatch(ce.Message); m != nil {
+		return m[1]
+	}
+	prefix := strings.ToLower(strings.ReplaceAll(ce.Service, " ", ""))
+	if at, ok := actionPrefixes[prefix]; ok {
+		prefix = at
+	}
+	action := prefix + ":" + ce.Op
+	if other, ok := otherActions[action]; ok {
+		return other
+	}
+	return action
 }
 
 // sweep looks over a kind that can be listed by tag.
@@ -187,7 +227,7 @@ func (s *scan) byTags(ctx context.Context, kind string, names map[string]string)
 		for _, arn := range arns {
 			one, err := s.p.elbOwners(ctx, arn)
 			if err = pipeline.Unless(plain(err), pipeline.NotFound); err != nil {
-				return err
+				return s.readable(ctx, kind, err)
 			}
 			owners[arn] = one[arn]
 		}

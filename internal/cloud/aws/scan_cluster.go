@@ -11,21 +11,9 @@ import (
 	"github.com/zopday/provisioner/internal/pipeline"
 )
 
-// clusterKinds are the kinds of the cluster family. Credentials that may not list one
-// of them made none: a job that did needs the same leave to find its own.
+// clusterKinds are the kinds of the cluster family.
 func (s *scan) clusterKinds() []func(context.Context) error {
-	return []func(context.Context) error{s.unlessDenied(s.clusters), s.unlessDenied(s.keys), s.unlessDenied(s.issuers), s.clusterLogs}
-}
-
-func (s *scan) unlessDenied(look func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		err := look(ctx)
-		if pipeline.Is(err, pipeline.Denied) {
-			s.p.log.WarnContext(ctx, "a kind of the cluster family may not be listed", "error", err)
-			return nil
-		}
-		return err
-	}
+	return []func(context.Context) error{s.clusters, s.keys, s.aliases, s.issuers, s.clusterLogs}
 }
 
 // clusters goes through what is named like the job's. Node groups, add-ons and
@@ -53,8 +41,7 @@ func (s *scan) clusters(ctx context.Context) error {
 	return nil
 }
 
-// keys looks for the owner's keys, but for those whose deletion is scheduled, and for
-// aliases named like the job's.
+// keys looks for the owner's keys, but for those whose deletion is scheduled.
 func (s *scan) keys(ctx context.Context) error {
 	keys, err := s.p.ownedKeys(ctx, s.owner)
 	if err != nil {
@@ -63,6 +50,11 @@ func (s *scan) keys(ctx context.Context) error {
 	for _, k := range keys {
 		s.found(kindKey, aws.ToString(k.Arn), aws.ToString(k.Description))
 	}
+	return nil
+}
+
+// aliases looks for aliases of keys that are named like the job's.
+func (s *scan) aliases(ctx context.Context) error {
 	aliases, err := s.p.aliases(ctx)
 	if err != nil {
 		return s.readable(ctx, kindAlias, err)

@@ -20,8 +20,8 @@ import (
 // its end or a person, wants it kept.
 func (s *scan) datastoreKinds() []func(context.Context) error {
 	return []func(context.Context) error{
-		s.unlessDenied(s.databases), s.unlessDenied(s.databaseGroups), s.unlessDenied(s.parameterGroups), s.instanceLogs,
-		s.unlessDenied(s.caches), s.unlessDenied(s.cacheSubnetGroups), s.unlessDenied(s.userGroups), s.unlessDenied(s.cacheUsers),
+		s.databases, s.databaseGroups, s.parameterGroups, s.instanceLogs,
+		s.caches, s.cacheSubnetGroups, s.userGroups, s.cacheUsers,
 	}
 }
 

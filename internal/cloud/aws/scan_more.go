@@ -71,7 +71,7 @@ func (s *scan) buckets(ctx context.Context) error {
 			continue
 		}
 		marks, err := b.tags(ctx)
-		if pipeline.Is(err, pipeline.NotFound, pipeline.Denied, pipeline.Invalid) {
+		if pipeline.Is(err, pipeline.NotFound, pipeline.Invalid) {
 			continue // gone meanwhile, or in a region that is not the job's
 		}
 		if err != nil {

@@ -288,7 +288,7 @@ func TestScanOfACluster(t *testing.T) {
 	t.Parallel()
 	g := clusters(t, smallCluster)
 	g.up()
-	left, err := g.p.Scan(pipeline.WithGate(t.Context(), pipeline.ReadOnly), g.job.ID)
+	left, _, err := g.p.Scan(pipeline.WithGate(t.Context(), pipeline.ReadOnly), g.job.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestScanOfACluster(t *testing.T) {
 			t.Errorf("%d of %s are found, want %d: %v", found[kind], kind, n, found)
 		}
 	}
-	if other, err := g.p.Scan(t.Context(), job.NewID("job")); err != nil || len(other) > 0 {
+	if other, _, err := g.p.Scan(t.Context(), job.NewID("job")); err != nil || len(other) > 0 {
 		t.Errorf("of another job: %v, %v", other, err)
 	}
 }

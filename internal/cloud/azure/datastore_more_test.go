@@ -58,7 +58,7 @@ func TestScanOfADatastore(t *testing.T) {
 		g := datastores(t, c.family, c.spec)
 		g.up()
 		g.world.Step(5 * 60e9) // the list of resources lags behind
-		left, err := g.p.Scan(pipeline.WithGate(t.Context(), pipeline.ReadOnly), g.job.ID)
+		left, _, err := g.p.Scan(pipeline.WithGate(t.Context(), pipeline.ReadOnly), g.job.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestScanOfADatastore(t *testing.T) {
 				t.Errorf("%d of %s are found, want %d: %v", found[kind], kind, n, found)
 			}
 		}
-		if other, err := g.p.Scan(t.Context(), job.NewID("job")); err != nil || len(other) > 0 {
+		if other, _, err := g.p.Scan(t.Context(), job.NewID("job")); err != nil || len(other) > 0 {
 			t.Errorf("of another job: %v, %v", other, err)
 		}
 	}

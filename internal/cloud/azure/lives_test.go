@@ -250,7 +250,13 @@ func (w *liver) ended() error {
 	if err := w.pass(true, w.steps(true)...); err != nil {
 		return err
 	}
-	left, err := w.p.Scan(w.ctx, w.job.ID)
+	left, unlisted, err := w.p.Scan(w.ctx, w.job.ID)
+	if had, _ := job.Unproved(w.run(pipeline.Apply).Objects(), unlisted); len(had) > 0 {
+		return pipeline.Fatal("not-scanned", "not listed, and the job had it: "+job.NameUnlisted(had), "")
+	}
+	for _, u := range unlisted {
+		w.say(u.Kind + " not checked: " + u.Why)
+	}
 	if err == nil && len(left) > 0 {
 		return fmt.Errorf("left: %v", left)
 	}

@@ -203,7 +203,7 @@ func (g *rig) down() {
 	if err := g.try(true, g.steps(true)...); err != nil {
 		g.Fatalf("down: %v\n%s", err, g.books(40))
 	}
-	if left, err := g.p.Scan(g.Context(), g.job.ID); err != nil || len(left) > 0 {
+	if left, _, err := g.p.Scan(g.Context(), g.job.ID); err != nil || len(left) > 0 {
 		g.Errorf("the scan finds %v, %v", left, err)
 	}
 }

@@ -2,8 +2,11 @@ package azure
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
@@ -31,6 +34,10 @@ var kindOfType = map[string]string{
 	strings.ToLower(typeMySQL):                                flexMySQL.server,
 	strings.ToLower(typeCache):                                kindCache,
 	strings.ToLower(typeEndpoint):                             kindEndpoint,
+	strings.ToLower(typeVM):                                   kindVM,
+	strings.ToLower(typeScaleSet):                             kindScaleSet,
+	strings.ToLower(typeAutoscale):                            kindAutoscale,
+	strings.ToLower(typeBalancer):                             kindBalancer,
 }
 
 // Scan lists everything in the subscription that carries a job's owner mark,
@@ -38,24 +45,25 @@ var kindOfType = map[string]string{
 // nothing that the ledger says. The list of resources lags behind by minutes, so
 // what is on it is looked at by itself. Children without tags, such as subnets,
 // go with what holds them; those in somebody else's network are found by the
-// names that the job derives.
-func (p *Provider) Scan(ctx context.Context, owner string) ([]cloud.Leftover, error) {
+// names that the job derives. A list that the credentials may not read is told for
+// each kind that is on it.
+func (p *Provider) Scan(ctx context.Context, owner string) ([]cloud.Leftover, []job.Unlisted, error) {
 	ctx = lookup.For(ctx, owner)
 	filter := url.QueryEscape(fmt.Sprintf("tagName eq '%s' and tagValue eq '%s'", job.MarkOwner, owner))
 	filter = strings.ReplaceAll(filter, "+", "%20")
+	s := &scan{}
 	all, err := list[listed](ctx, p, managementPrefix+p.subscription+"/resources?$filter="+filter)
-	if err != nil {
-		return nil, err
+	if err = s.readable(err, slices.Collect(maps.Values(kindOfType))...); err != nil {
+		return nil, nil, err
 	}
 	groups, err := list[listed](ctx, p, managementPrefix+p.subscription+"/resourcegroups?$filter="+filter)
-	if err != nil {
-		return nil, err
+	if err = s.readable(err, kindGroup); err != nil {
+		return nil, nil, err
 	}
-	var out []cloud.Leftover
 	for _, x := range append(all, groups...) {
 		there, err := p.stays(ctx, x.ID, owner)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if !there {
 			continue
@@ -67,36 +75,53 @@ func (p *Provider) Scan(ctx context.Context, owner string) ([]cloud.Leftover, er
 		case kind == "":
 			kind = x.Type
 		}
-		out = append(out, cloud.Leftover{Kind: kind, ID: x.ID, Name: x.Name})
+		s.found(kind, x.ID, x.Name)
 	}
-	for _, part := range []func(context.Context, string) ([]cloud.Leftover, error){p.scanNetworks, p.scanRoles} {
-		more, err := part(ctx, owner)
-		if err != nil {
-			return nil, err
+	for _, part := range []func(context.Context, *scan, string) error{p.scanNetworks, p.scanRoles} {
+		if err := part(ctx, s, owner); err != nil {
+			return nil, nil, err
 		}
-		out = append(out, more...)
 	}
-	return out, nil
+	return s.left, job.SortUnlisted(s.unlisted), nil
+}
+
+// A scan is one look over all lists.
+type scan struct {
+	left     []cloud.Leftover
+	unlisted []job.Unlisted
+}
+
+func (s *scan) found(kind, id, name string) {
+	s.left = append(s.left, cloud.Leftover{Kind: kind, ID: id, Name: name})
+}
+
+// readable is nil for a list that the credentials may not read, whose kinds are then
+// told as not listed. Any other error fails the scan: what could not be looked at
+// is not proved gone.
+func (s *scan) readable(err error, kinds ...string) error {
+	var ce *pipeline.CloudError
+	if !pipeline.Is(err, pipeline.Denied) || !errors.As(err, &ce) {
+		return err
+	}
+	for _, k := range kinds {
+		s.unlisted = append(s.unlisted, job.Unlisted{Kind: k, Permission: missingAction(ce), Why: ce.Error()})
+	}
+	return nil
 }
 
 // scanRoles finds role assignments that say the owner's marks in their description:
 // they are on no list of resources, and outlive those to whom they were given.
-func (p *Provider) scanRoles(ctx context.Context, owner string) ([]cloud.Leftover, error) {
+func (p *Provider) scanRoles(ctx context.Context, s *scan, owner string) error {
 	all, err := list[resource[armauthorization.RoleAssignment]](ctx, p, managementPrefix+p.subscription+"/providers/"+typeRole)
 	if err != nil {
-		if pipeline.Is(err, pipeline.Denied) { // who may not read them has made none
-			p.unread("role assignments that a job may have left", err)
-			return nil, nil
-		}
-		return nil, err
+		return s.readable(err, kindRole)
 	}
-	var out []cloud.Leftover
 	for _, a := range all {
 		if job.ParseMarks(value(value(a.is.Properties).Description))[job.MarkOwner] == owner {
-			out = append(out, cloud.Leftover{Kind: kindRole, ID: a.ID, Name: a.Name})
+			s.found(kindRole, a.ID, a.Name)
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // stays reports whether a resource is there, is the owner's and is not about to go.
@@ -115,29 +140,28 @@ func (p *Provider) stays(ctx context.Context, id, owner string) (bool, error) {
 
 // scanNetworks finds subnets and peerings with names of the job in networks that
 // are not its own.
-func (p *Provider) scanNetworks(ctx context.Context, owner string) ([]cloud.Leftover, error) {
+func (p *Provider) scanNetworks(ctx context.Context, s *scan, owner string) error {
 	all, err := p.allVNets(ctx)
 	if err != nil {
-		return nil, err
+		return s.readable(err, kindSubnet, kindPeering)
 	}
 	suffix := suffixOf(owner)
-	var out []cloud.Leftover
 	for _, v := range all {
 		if v.Tags[job.MarkOwner] == owner || v.is.Properties == nil {
 			continue
 		}
-		for _, s := range v.is.Properties.Subnets {
-			if strings.HasSuffix(value(s.Name), suffix) && string(value(value(s.Properties).ProvisioningState)) != "Deleting" {
-				out = append(out, cloud.Leftover{Kind: kindSubnet, ID: value(s.ID), Name: value(s.Name)})
+		for _, n := range v.is.Properties.Subnets {
+			if strings.HasSuffix(value(n.Name), suffix) && string(value(value(n.Properties).ProvisioningState)) != "Deleting" {
+				s.found(kindSubnet, value(n.ID), value(n.Name))
 			}
 		}
 		for _, c := range v.is.Properties.VirtualNetworkPeerings {
 			if strings.HasSuffix(value(c.Name), suffix) && string(value(value(c.Properties).ProvisioningState)) != "Deleting" {
-				out = append(out, cloud.Leftover{Kind: kindPeering, ID: value(c.ID), Name: value(c.Name)})
+				s.found(kindPeering, value(c.ID), value(c.Name))
 			}
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // suffixOf is the end of every name that a job derives.

@@ -52,7 +52,7 @@ func (g clusterRig) down() {
 	if err := g.try(true, g.downs()...); err != nil {
 		g.Fatalf("down: %v\n%s", err, g.books(40))
 	}
-	left, err := g.p.Scan(g.Context(), g.job.ID)
+	left, _, err := g.p.Scan(g.Context(), g.job.ID)
 	if err != nil || len(left) > 0 {
 		g.Errorf("the scan finds %v, %v", left, err)
 	}

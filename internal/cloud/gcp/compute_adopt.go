@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/api/compute/v1"
 
-	"github.com/zopday/provisioner/internal/cloud"
 	"github.com/zopday/provisioner/internal/cloud/lookup"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
@@ -311,11 +310,8 @@ func reaches(f *compute.Firewall, i *compute.Instance) bool {
 	return byTag || slices.ContainsFunc(i.ServiceAccounts, func(a *compute.ServiceAccount) bool { return slices.Contains(f.TargetServiceAccounts, a.Email) })
 }
 
-// scanVM lists what a job's VMs and load balancer have left behind.
-func (p *Provider) scanVM(ctx context.Context, owner string) ([]cloud.Leftover, error) {
-	s := &scan{owner: owner, log: func(kind string, err error) {
-		p.log.WarnContext(ctx, "the cloud does not list this kind", "kind", kind, "error", err)
-	}}
+// vmKinds are the kinds that a job's VMs and load balancer may leave behind.
+func (p *Provider) vmKinds(s *scan) []func(context.Context) error {
 	parts := []func(context.Context) error{
 		sweep(s, p.instances("").lookup()), sweep(s, p.instanceTemplates().lookup()), sweep(s, p.instanceGroups("").lookup()),
 		sweep(s, p.managedGroups().lookup()), sweep(s, p.autoscalers().lookup()), sweep(s, p.tcpProxies().lookup()), sweep(s, p.sslProxies().lookup()),
@@ -325,6 +321,5 @@ func (p *Provider) scanVM(ctx context.Context, owner string) ([]cloud.Leftover, 
 		parts = append(parts, sweep(s, p.healthChecks(region).lookup()), sweep(s, p.backendServices(region).lookup()), sweep(s, p.urlMaps(region).lookup()),
 			sweep(s, p.httpProxies(region).lookup()), sweep(s, p.httpsProxies(region).lookup()), sweep(s, p.sslPolicies(region).lookup()), sweep(s, p.forwardingRules(region).lookup()))
 	}
-	err := pipeline.All(ctx, parts...)
-	return s.left, err
+	return parts
 }

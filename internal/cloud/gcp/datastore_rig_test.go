@@ -52,7 +52,7 @@ func (g dataRig) down() {
 	if err := g.try(true, g.downs()...); err != nil {
 		g.Fatalf("down: %v\n%s", err, g.books(40))
 	}
-	left, err := g.p.Scan(g.Context(), g.job.ID)
+	left, _, err := g.p.Scan(g.Context(), g.job.ID)
 	left = slices.DeleteFunc(left, func(l cloud.Leftover) bool { return steps.KeptOnPurpose(slices.Collect(maps.Values(g.objects)), l) })
 	if err != nil || len(left) > 0 {
 		g.Errorf("the scan finds %v, %v", left, err)

@@ -61,7 +61,7 @@ func TestNetwork(t *testing.T) {
 					t.Errorf("not met: %+v", c)
 				}
 			}
-			if left, err := g.p.Scan(t.Context(), g.job.ID); err != nil || len(left) != sum(changes) {
+			if left, _, err := g.p.Scan(t.Context(), g.job.ID); err != nil || len(left) != sum(changes) {
 				t.Errorf("the scan finds %v, %v", left, err)
 			}
 

@@ -108,9 +108,15 @@ func (g liveRig) gone(downs []step) error {
 	if err := g.try(true, downs...); err != nil {
 		return err
 	}
-	left, err := g.p.Scan(g.Context(), g.job.ID)
+	left, unlisted, err := g.p.Scan(g.Context(), g.job.ID)
 	if err != nil {
 		return err
+	}
+	if had, _ := job.Unproved(g.run(pipeline.Apply).Objects(), unlisted); len(had) > 0 {
+		return pipeline.Fatal("not-scanned", "not listed, and the job had it: "+job.NameUnlisted(had), "")
+	}
+	for _, u := range unlisted {
+		*g.unread = append(*g.unread, u.Kind+" not checked: "+u.Why)
 	}
 	left = slices.DeleteFunc(left, func(l cloud.Leftover) bool { return steps.KeptOnPurpose(g.run(pipeline.Apply).Objects(), l) })
 	if len(left) > 0 {
