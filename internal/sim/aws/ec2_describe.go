@@ -2,9 +2,10 @@ package aws
 
 import (
 	"encoding/base64"
-	"fmt"
+	"encoding/json"
 	"reflect"
 	"regexp"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -164,43 +165,83 @@ func paginate[T any](c *Cloud, r *request, items []T, p page, lowest, most int) 
 	if opt.PageSize > 0 && size > opt.PageSize {
 		size = opt.PageSize
 	}
-	start, n := 0, 0
+	var at position
 	if p.NextToken != "" {
 		var err error
-		if start, n, err = parseToken(p.NextToken); err != nil || start > len(items) {
+		if at, err = parseToken(p.NextToken); err != nil {
 			return nil, "", refuse("InvalidNextToken", "The token '%s' is invalid", p.NextToken)
 		}
 	}
+	order := seqs(items)
+	start := at.in(len(items), order)
 	if f := c.World.Take(r.Call, sim.FaultPage, ""); f != nil {
 		if f.Mode == "repeat" {
 			end := min(len(items), max(size, 1))
-			return items[:end], pageToken(0, 1), nil
+			return items[:end], position{Empty: 1}.token(), nil
 		}
-		return nil, pageToken(start, n+1), nil
+		at.Empty++
+		return nil, at.token(), nil
 	}
 	chance := opt.EmptyPages
-	if chance > 0 && p.MaxResults != nil && n == 0 && c.World.Fraction("page", r.Operation, strconv.Itoa(start), strconv.Itoa(len(items))) < chance {
-		return nil, pageToken(start, n+1), nil
+	if chance > 0 && p.MaxResults != nil && at.Empty == 0 && c.World.Fraction("page", r.Operation, strconv.Itoa(start), strconv.Itoa(len(items))) < chance {
+		at.Empty++
+		return nil, at.token(), nil
 	}
 	end := start + size
 	if end >= len(items) {
 		return items[start:], "", nil
 	}
-	return items[start:end], pageToken(end, 0), nil
+	next := position{Offset: end}
+	if order != nil && end > 0 {
+		next.Seq = &order[end-1]
+	}
+	return items[start:end], next.token(), nil
 }
 
-// pageToken hides an offset, and how many empty pages were sent for it.
-func pageToken(start, empty int) string {
-	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, `{"v":1,"o":%d,"e":%d,"pad":"eyJ2IjoiMSJ9"}`, start, empty))
+// position is where the next page of a list begins, and how many empty pages were sent for it.
+type position struct {
+	Offset int  `json:"o"`
+	Seq    *int `json:"s,omitempty"` // of the last object before it, in a list that is in order
+	Empty  int  `json:"e"`
 }
 
-func parseToken(token string) (start, empty int, err error) {
+// in finds the position in the list as it is now. A list changes between two of its pages: objects go, and begin to show.
+// No token becomes invalid by that, and no object that was there all the time is left out.
+func (p position) in(n int, order []int) int {
+	if p.Seq == nil || order == nil {
+		return min(p.Offset, n)
+	}
+	return sort.Search(n, func(i int) bool { return order[i] > *p.Seq })
+}
+
+// seqs are the numbers of a list's objects; nil if they have none, or are not in that order.
+func seqs[T any](items []T) []int {
+	var out []int
+	for i, x := range items {
+		o, ok := any(x).(thing)
+		if !ok || i > 0 && o.head().Seq <= out[i-1] {
+			return nil
+		}
+		out = append(out, o.head().Seq)
+	}
+	return out
+}
+
+// token hides a position.
+func (p position) token() string {
+	b, _ := json.Marshal(p) // numbers can always be written
+	return base64.StdEncoding.EncodeToString(b)
+}
+
+func parseToken(token string) (p position, err error) {
 	b, err := base64.StdEncoding.DecodeString(token)
 	if err != nil {
-		return 0, 0, err
+		return p, err
 	}
-	_, err = fmt.Sscanf(string(b), `{"v":1,"o":%d,"e":%d,`, &start, &empty)
-	return start, empty, err
+	if err = json.Unmarshal(b, &p); err == nil && p.Offset < 0 {
+		err = errBadToken
+	}
+	return p, err
 }
 
 // blank makes an empty object of a kind.

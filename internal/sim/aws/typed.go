@@ -174,9 +174,10 @@ var errBadToken = errors.New("not a token of this list")
 func pageOf[T any](c *reqCtx, all []T, token *string, limit int) (page []T, next *string, err error) {
 	start := 0
 	if token != nil && *token != "" {
-		if start, err = decodeToken(*token); err != nil || start > len(all) {
+		if start, err = decodeToken(*token); err != nil || start < 0 {
 			return nil, nil, errBadToken
 		}
+		start = min(start, len(all)) // the list may have become shorter since, by which no token becomes invalid
 	}
 	if size := c.w.Options().PageSize; size > 0 && (limit <= 0 || limit > size) {
 		limit = size
