@@ -75,12 +75,12 @@ func (p *Provider) accessEntries(r *pipeline.Run, spec job.ClusterSpec, self str
 // principal is the IAM role or user whose credentials these are, by the ARN that an
 // access entry takes. It is asked for again whenever the credentials have changed.
 func (p *Provider) principal(ctx context.Context) (string, error) {
-	c, err := p.creds.Retrieve(ctx)
+	key, err := p.keyInUse(ctx)
 	if err != nil {
-		return "", classify("STS", "GetCallerIdentity", false, fmt.Errorf("get credentials: %w", err))
+		return "", err
 	}
 	p.mu.Lock()
-	known := p.principals[c.AccessKeyID]
+	known := p.principals[key]
 	p.mu.Unlock()
 	if known != "" {
 		return known, nil
@@ -93,10 +93,14 @@ func (p *Provider) principal(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// Credentials that were renewed on the way have been answered for with another key.
+	if now, err := p.keyInUse(ctx); err != nil || now != key {
+		return arn, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.principals) // one key is in use at a time
-	p.principals[c.AccessKeyID] = arn
+	p.principals[key] = arn
 	return arn, nil
 }
 

@@ -42,6 +42,13 @@ var rules = []rule{
 	{code: "*", saying: "you are not authorized to", class: pipeline.Denied},
 	{code: "DependencyAccessDenied*", class: pipeline.Denied}, // Service Quotas, which may not ask the service
 
+	// A token that the service itself gave for the next page, and no longer takes: the
+	// list is read again from its beginning.
+	{code: "InvalidNextToken*", class: pipeline.Unknown},
+	{code: "InvalidPaginationToken*", class: pipeline.Unknown},
+	{code: "InvalidMarker*", class: pipeline.Unknown},
+	{code: "ExpiredNextToken*", class: pipeline.Unknown},
+
 	// Nothing happened, come again later.
 	{code: "RequestLimitExceeded", class: pipeline.Throttled},
 	{code: "BandwidthLimitExceeded", class: pipeline.Throttled},

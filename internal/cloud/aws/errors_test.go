@@ -30,6 +30,10 @@ func TestClassOf(t *testing.T) {
 		{code: "LoadBalancerNotFound", status: 400, want: pipeline.NotFound},
 		{code: "InvalidInstanceId", message: "Instances not in a valid state", status: 400, want: pipeline.NotFound},
 		{code: "InvalidInstanceID.Malformed", status: 400, want: pipeline.Invalid},
+		// The service's own token for the next page: the list is read again.
+		{op: "DescribeSubnets", code: "InvalidNextToken", message: "The token 'x' is invalid", status: 400, want: pipeline.Unknown},
+		{op: "ListSecrets", code: "InvalidNextTokenException", status: 400, want: pipeline.Unknown},
+		{op: "ListAliases", code: "InvalidMarkerException", status: 400, want: pipeline.Unknown},
 		// The same code with two meanings (failure kind D5).
 		{code: "InvalidParameterValue", message: "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", status: 400, want: pipeline.NotFound},
 		{code: "InvalidParameterValue", message: "Invalid value 'x' for groupName", status: 400, want: pipeline.Invalid},

@@ -105,13 +105,15 @@ func (c *Clouds) install(limits *limits, p *Provider, renew func()) func(*middle
 	}
 }
 
-// call is the outermost layer. A read that is denied is told to the log: where it
-// was only to check something, the job goes on without.
+// call is the outermost layer. A read that is denied is told to the log, and beside
+// the step that it was made for: where it was only to check something, the job goes
+// on without.
 func (c *Clouds) call(p *Provider) func(context.Context, middleware.InitializeInput, middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
 	return func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
 		out, md, f, err := c.observed(ctx, in, next)
 		if p != nil && !f.mutating && pipeline.Is(err, pipeline.Denied) {
 			p.log.WarnContext(ctx, "not checked: the credentials may not ask", "account", accountName(p.account), "error", err)
+			lookup.Note(ctx, f.service+" "+f.op, "not checked: "+err.Error())
 		}
 		return out, md, err
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,7 +16,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
+	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/pipeline"
+	"github.com/zopday/provisioner/internal/sim"
 )
 
 // at opens a provider whose every service is at one address.
@@ -318,5 +321,37 @@ func TestCaller(t *testing.T) {
 	account.Store("222222222222")
 	if got, err := p.Caller(t.Context()); err != nil || got != "222222222222" {
 		t.Fatalf("got %s, %v", got, err)
+	}
+}
+
+// Credentials that are renewed while it is asked whose they are: what is answered
+// for the new ones is not taken for the old ones' own, neither the account nor the
+// role.
+func TestCredentialsThatChangeWhileAskedFor(t *testing.T) {
+	g := newRig(t, sim.Options{}, job.ModeCreate, fixedSpec)
+	for name, ask := range map[string]func(*Provider) (string, error){
+		"the account":   func(p *Provider) (string, error) { return p.Caller(t.Context()) },
+		"the principal": func(p *Provider) (string, error) { return p.principal(t.Context()) },
+	} {
+		var given, swapAt atomic.Int32
+		swapAt.Store(1)
+		p, err := openAs(t, New(Options{Pace: quick, LoadConfig: func(context.Context, string, string) (aws.Config, error) {
+			return aws.Config{BaseEndpoint: aws.String(g.url), Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+				if at := swapAt.Load(); at > 0 && given.Add(1) > at {
+					return aws.Credentials{AccessKeyID: partnerKey, SecretAccessKey: "secret"}, nil
+				}
+				return aws.Credentials{AccessKeyID: ownKey, SecretAccessKey: "secret"}, nil
+			})}, nil
+		}}), "org_1", "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ask(p); err != nil || !strings.Contains(got, partnerAccount) {
+			t.Errorf("%s while the credentials change: %s, %v", name, got, err)
+		}
+		swapAt.Store(0) // the first ones are back
+		if got, err := ask(p); err != nil || !strings.Contains(got, ownAccount) {
+			t.Errorf("%s of the first credentials: %s, %v", name, got, err)
+		}
 	}
 }

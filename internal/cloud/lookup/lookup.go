@@ -95,6 +95,7 @@ func Once[T any](ctx context.Context, key string, read func(context.Context) (T,
 // A view is what one pass has seen.
 type view struct {
 	run   *pipeline.Run
+	notes *notes // nil outside of a run
 	owner string
 
 	mu    sync.Mutex
@@ -120,15 +121,44 @@ func With(ctx context.Context, r *pipeline.Run) context.Context {
 	}
 	v, ok := r.Recall(memoryKey).(*view)
 	if !ok || v.run != r {
-		v = &view{run: r, owner: r.Job.ID, reads: map[string]*read{}}
+		v = &view{run: r, notes: &notes{run: r, said: map[string]bool{}}, owner: r.Job.ID, reads: map[string]*read{}}
 		r.Remember(memoryKey, v)
 	}
 	return context.WithValue(ctx, viewKey{}, v)
 }
 
-// For gives the context a view of its own for an owner, outside of any run.
+// For gives the context a view of its own for an owner; what is seen there is not
+// shared with a run.
 func For(ctx context.Context, owner string) context.Context {
-	return context.WithValue(ctx, viewKey{}, &view{owner: owner, reads: map[string]*read{}})
+	v := &view{owner: owner, reads: map[string]*read{}}
+	if outer := from(ctx); outer != nil {
+		v.notes = outer.notes
+	}
+	return context.WithValue(ctx, viewKey{}, v)
+}
+
+// notes is what was learnt on the way, noted once for each step of a pass.
+type notes struct {
+	run *pipeline.Run
+
+	mu   sync.Mutex
+	said map[string]bool
+}
+
+// Note notes beside the step that the context's reads are made for what was learnt
+// on the way about what: once a pass. Outside of a run nobody is told.
+func Note(ctx context.Context, what, text string) {
+	v := from(ctx)
+	if v == nil || v.notes == nil {
+		return
+	}
+	n := v.notes
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if key := n.run.Step + " " + what; !n.said[key] {
+		n.said[key] = true
+		n.run.Note("%s", text)
+	}
 }
 
 // Changed makes the context's view forget what it has seen. A read that is

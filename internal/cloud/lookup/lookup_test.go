@@ -3,6 +3,7 @@ package lookup
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -232,5 +233,27 @@ func TestWithoutARun(t *testing.T) {
 	}
 	if x, err := s.kind().Get(For(t.Context(), "j"), "1"); err != nil || x.id != "1" {
 		t.Errorf("got %v, %v", x, err)
+	}
+}
+
+// What is learnt on the way is noted once a pass for each step, in a view of its
+// own too; outside of a run nobody is told.
+func TestNotesOnTheWay(t *testing.T) {
+	Note(t.Context(), "a", "nobody hears it")
+	Note(For(t.Context(), "job_1"), "a", "nobody hears it")
+	r := pipeline.NewRun(&job.Job{ID: "job_1"}, pipeline.Apply, nil, nil, nil, time.Now, 1)
+	r.Step = "network"
+	ctx := With(t.Context(), r)
+	for _, ctx := range []context.Context{ctx, ctx, For(ctx, "job_2")} {
+		Note(ctx, "a", "a not checked")
+		Note(ctx, "b", "b not checked")
+	}
+	if got := r.TakeNotes(); !slices.Equal(got, []string{"a not checked", "b not checked"}) {
+		t.Errorf("the first step has the notes %q", got)
+	}
+	r.Step = "identity"
+	Note(ctx, "a", "a not checked")
+	if got := r.TakeNotes(); !slices.Equal(got, []string{"a not checked"}) {
+		t.Errorf("the second step has the notes %q", got)
 	}
 }
