@@ -87,14 +87,6 @@ func (b *dataBuild) cached() bool { return isCache(b.r.Job) }
 
 func (b *dataBuild) name() string { return datastoreName(b.r.Job, b.info.NameTries) }
 
-// kind is the kind of the datastore itself.
-func (b *dataBuild) kind() string {
-	if b.cached() {
-		return kindCacheGroup
-	}
-	return kindDBInstance
-}
-
 // subnets are where the datastore sits: in the database tier of a network that the
 // job made, or in the private subnets that it names.
 func (b *dataBuild) subnets() []string {

@@ -113,7 +113,7 @@ func TestTeardownOfAnInterruptedDatastore(t *testing.T) {
 	t.Parallel()
 	yes := true
 	for name, spec := range crashSpecs {
-		for n := 0; n < 10; n++ {
+		for n := range 10 {
 			t.Run(fmt.Sprintf("%s %d", name, n+1), func(t *testing.T) {
 				t.Parallel()
 				g := newData(t, sim.Options{}, job.ModeCreate, spec)

@@ -296,10 +296,10 @@ func describeInstance(into *job.DatastoreInfo, i rdstypes.DBInstance) {
 
 // engineOf is the engine behind RDS's own name for it; "" for one that is not offered.
 func engineOf(name string) job.Engine {
-	switch {
-	case name == "mysql", name == "aurora-mysql":
+	switch name {
+	case "mysql", "aurora-mysql":
 		return job.MySQL
-	case name == "postgres", name == "aurora-postgresql":
+	case "postgres", "aurora-postgresql":
 		return job.Postgres
 	}
 	return ""

@@ -23,15 +23,15 @@ func TestDatabaseRootsAreFetchedApart(t *testing.T) {
 	mux.HandleFunc("/held", func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
 		<-held
-		w.Write(bundle) //nolint:errcheck // a test's server
+		w.Write(bundle)
 	})
-	mux.HandleFunc("/other", func(w http.ResponseWriter, _ *http.Request) { w.Write(bundle) }) //nolint:errcheck // a test's server
+	mux.HandleFunc("/other", func(w http.ResponseWriter, _ *http.Request) { w.Write(bundle) })
 	mux.HandleFunc("/broken", func(w http.ResponseWriter, _ *http.Request) {
 		if broken.Add(1) == 1 {
 			w.WriteHeader(http.StatusBadGateway)
 			return
 		}
-		w.Write(bundle) //nolint:errcheck // a test's server
+		w.Write(bundle)
 	})
 	s := httptest.NewServer(mux)
 	defer s.Close()

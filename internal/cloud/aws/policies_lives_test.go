@@ -93,14 +93,14 @@ func vmLives() []life {
 func (g vmRig) certificate(domain string) string {
 	g.Helper()
 	g.place("acm", "RequestCertificate", map[string]any{"DomainName": domain, "ValidationMethod": "DNS"})
-	for _, o := range g.world.Objects(sim.ObjectFilter{Kind: "certificate", All: true}) {
-		if _, err := g.world.SetObjectState(o.ID, "ISSUED", "", ""); err != nil {
-			g.Fatal(err)
-		}
-		return o.ID
+	all := g.world.Objects(sim.ObjectFilter{Kind: "certificate", All: true})
+	if len(all) == 0 {
+		g.Fatal("there is no certificate")
 	}
-	g.Fatal("there is no certificate")
-	return ""
+	if _, err := g.world.SetObjectState(all[0].ID, "ISSUED", "", ""); err != nil {
+		g.Fatal(err)
+	}
+	return all[0].ID
 }
 
 // vmDrift is what people change of VMs and around them by hand.

@@ -65,7 +65,7 @@ func operation(ctx context.Context, client reflect.Value, m reflect.Method) (err
 	in := reflect.New(f.In(2).Elem())
 	fill(in.Elem(), 0)
 	out := client.MethodByName(m.Name).Call([]reflect.Value{reflect.ValueOf(ctx), in})
-	err, _ := out[1].Interface().(error)
+	err, _ := reflect.TypeAssert[error](out[1])
 	return err, true
 }
 

@@ -42,7 +42,7 @@ func (s *eksService) checkNodeRole(c *reqCtx, k *EKSCluster, n *EKSNodegroup) er
 	if r == nil || c.now.Sub(r.Created) < iam.propagation(r.ARN) {
 		return invalidParameter(k.Name, "The role with name %s cannot be found.", name)
 	}
-	if !r.trusts("ec2.amazonaws.com", "", c.account) {
+	if !r.trusts("ec2.amazonaws.com", c.account) {
 		return invalidParameter(k.Name, "The trust policy of the role %s must allow the service ec2.amazonaws.com to assume it.", name)
 	}
 	return nil

@@ -46,7 +46,7 @@ func (s *eksService) checkPodRole(c *reqCtx, k *EKSCluster, roleARN string) erro
 	if r == nil || c.now.Sub(r.Created) < iam.propagation(r.ARN) {
 		return invalidParameter(k.Name, "Role provided in the request does not exist.")
 	}
-	if !r.trusts("pods.eks.amazonaws.com", "", c.account) || !r.allows("sts:AssumeRole") || !r.allows("sts:TagSession") {
+	if !r.trusts("pods.eks.amazonaws.com", c.account) || !r.allows("sts:AssumeRole") || !r.allows("sts:TagSession") {
 		return invalidParameter(k.Name, "Trust relationship policy of the role %s does not allow pods.eks.amazonaws.com sts:AssumeRole and sts:TagSession.", roleARN)
 	}
 	return nil

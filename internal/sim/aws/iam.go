@@ -297,7 +297,7 @@ func (s *iamService) assumableBy(account, roleARN, service string) bool {
 	for _, r := range a.Roles {
 		if r.ARN == roleARN {
 			fresh := s.w.Now().Sub(r.Created) < s.propagation(r.ARN) || !s.w.Visible(call, r.ARN, r.Created, sim.ByList, "role "+r.Name+" "+tagValues(r.Tags))
-			return !fresh && r.trusts(service, "", account)
+			return !fresh && r.trusts(service, account)
 		}
 	}
 	return false
@@ -305,7 +305,7 @@ func (s *iamService) assumableBy(account, roleARN, service string) bool {
 
 // effectivePolicies are the managed policies that a role gives to instances: none if EC2 may not assume it.
 func (s *iamService) effectivePolicies(r *IAMRole, account string) []string {
-	if !r.trusts("ec2.amazonaws.com", "", account) {
+	if !r.trusts("ec2.amazonaws.com", account) {
 		return nil
 	}
 	var out []string

@@ -297,13 +297,14 @@ func checkPermissionPolicy(doc string) error {
 	return nil
 }
 
-// trusts says whether the trust policy lets a principal assume the role: the service of that name, or the AWS
-// principal with that ARN (or its whole account).
-func (r *IAMRole) trusts(service, principalARN, account string) bool {
-	return r.trustsUnder(service, principalARN, account, nil)
+// trusts says whether the trust policy lets the service of that name assume the role.
+func (r *IAMRole) trusts(service, account string) bool {
+	return r.trustsUnder(service, "", account, nil)
 }
 
-// trustsUnder is trusts for a request with condition keys; nil: conditions are not looked at.
+// trustsUnder says whether the trust policy lets a principal assume the role: the service of that name, or the AWS
+// principal with that ARN (or its whole account). keys are the request's condition keys; nil: conditions are not
+// looked at.
 func (r *IAMRole) trustsUnder(service, principalARN, account string, keys map[string]string) bool {
 	p, err := parsePolicy(r.Trust)
 	if err != nil {

@@ -1,6 +1,9 @@
 package aws
 
-import "strings"
+import (
+	"maps"
+	"strings"
+)
 
 // authorities are the services' own, by their names in signatures: from each service's "Actions, resources, and condition
 // keys" (Service Authorization Reference), the dependent actions among them, and the pages named beside a row.
@@ -8,9 +11,7 @@ var authorities = map[string]*authority{}
 
 func init() {
 	for _, table := range []map[string]*authority{computeAuthorities, storeAuthorities} {
-		for service, y := range table {
-			authorities[service] = y
-		}
+		maps.Copy(authorities, table)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestEveryOperationHasItsAction(t *testing.T) {
 				t.Errorf("%s has no operation %s", service, op)
 			}
 		}
-		for _, op := range strings.Fields(y.same) {
+		for op := range strings.FieldsSeq(y.same) {
 			if _, twice := y.other[op]; twice {
 				t.Errorf("%s %s has two actions", service, op)
 			}
