@@ -113,7 +113,7 @@ func useSimulated(c *server.Config, e cli.CloudEndpoint) error {
 // verifyAudit walks the audit log of a database itself, so that it can be
 // checked without trusting a server.
 func verifyAudit(ctx context.Context, dsn string) ([]cli.AuditChain, error) {
-	d, err := db.Open(ctx, dsn)
+	d, err := openExisting(ctx, dsn)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -15,16 +17,25 @@ import (
 
 // keepingOn opens a database that exists, and closes it after fn.
 func keepingOn(ctx context.Context, dsn string, fn func(context.Context, *db.DB) error) error {
-	if !db.IsPostgres(dsn) {
-		if _, err := os.Stat(strings.TrimPrefix(dsn, "sqlite:")); err != nil {
-			return err // opening it would make one
-		}
-	}
-	d, err := db.Open(ctx, dsn)
+	d, err := openExisting(ctx, dsn)
 	if err != nil {
 		return err
 	}
 	return errors.Join(fn(db.System(ctx), d), d.Close())
+}
+
+// openExisting opens a database that exists: opening an SQLite file that does not
+// would make an empty one, about which everything is well.
+func openExisting(ctx context.Context, dsn string) (*db.DB, error) {
+	if !db.IsPostgres(dsn) {
+		path := strings.TrimPrefix(dsn, "sqlite:")
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("there is no database %s: say with --db where it is: %w", path, fs.ErrNotExist)
+		} else if err != nil {
+			return nil, fmt.Errorf("database: %w", err)
+		}
+	}
+	return db.Open(ctx, dsn)
 }
 
 func secretsStatus(ctx context.Context, dsn string) (out client.SecretsStatus, err error) {

@@ -16,7 +16,7 @@ const operator = "system:operator"
 // onDatabase does something on the database itself, whose schema has to be that of
 // this program already, unless it is an SQLite file.
 func onDatabase(ctx context.Context, dsn string, do func(*db.DB) error) (err error) {
-	d, err := db.Open(ctx, dsn)
+	d, err := openExisting(ctx, dsn)
 	if err != nil {
 		return err
 	}
