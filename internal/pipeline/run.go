@@ -44,6 +44,7 @@ type Memory struct {
 	mu      sync.Mutex
 	settled map[string]bool
 	missing map[string]time.Time
+	sound   map[string]time.Time // when an object was last seen not to be pending
 	kept    map[string]any
 	lost    map[string]int
 	deletes map[string][2]time.Time // first and last
@@ -55,7 +56,7 @@ type Memory struct {
 
 // NewMemory is an empty memory.
 func NewMemory() *Memory {
-	return &Memory{settled: map[string]bool{}, missing: map[string]time.Time{}, lost: map[string]int{}, kept: map[string]any{},
+	return &Memory{settled: map[string]bool{}, missing: map[string]time.Time{}, sound: map[string]time.Time{}, lost: map[string]int{}, kept: map[string]any{},
 		deletes: map[string][2]time.Time{}, refusal: map[string]string{}, gone: map[string]bool{}}
 }
 
@@ -64,6 +65,7 @@ type Run struct {
 	Job  *job.Job
 	Mode Mode
 	Step string           // the step at work
+	From time.Time        // when the step at work began in this run, as its row has it; zero if not known
 	Down bool             // teardown
 	Now  func() time.Time // the database's clock, or as near as the worker knows it
 	Pace Pace

@@ -216,6 +216,7 @@ func (p *pass) step(ctx context.Context, set steps.Set, run *pipeline.Run, step 
 			return false, err
 		}
 	}
+	run.From = deref(row.StartedAt)
 	f := step.Ensure
 	if p.dir == job.Down {
 		f = step.Remove
