@@ -91,11 +91,14 @@ var grants = map[Policy][]string{
 
 // descriptions say what each policy allows.
 var descriptions = map[Policy]string{
-	JobView:   "See jobs, their plans, events, receipts and schedules",
-	JobCreate: "Make jobs",
-	JobUpdate: "Change, submit and update jobs",
-	JobRetry:  "Retry failed jobs",
-	JobDelete: "Cancel jobs and tear down what they made",
+	JobView:       "See jobs, their plans, events, receipts and schedules",
+	JobCreate:     "Make jobs",
+	JobUpdate:     "Change, submit and update jobs",
+	JobRetry:      "Retry failed jobs",
+	JobDelete:     "Cancel jobs and tear down what they made",
+	WebhookView:   "See webhooks and what was delivered",
+	WebhookManage: "Make, change, test and delete webhooks",
+
 	VMOperate: "Attach and detach load balancers, pause and resume pools, keep schedules",
 
 	DatabaseView:     "See logical databases",

@@ -79,7 +79,7 @@ func serveFlags(cmd *cobra.Command, o *ServeOptions) {
 	cmd.Flags().StringVar(&o.PublicURL, "public-url", "", "`address` at which browsers find this server, such as https://zopday.example.com; where it listens if that is this machine")
 	cmd.Flags().StringVar(&o.FeatureGates, "feature-gates", "", "what is in preview and to be on, such as AzureVMSS=true")
 	cmd.Flags().StringVar(&o.Reach, "reach", "", "`how` private API servers and datastores are reached in cloud accounts that do not say themselves: direct, tunnel, or public:RANGE,… with the ranges that this server's own connections come from")
-	cmd.Flags().StringVar(&o.TokenDir, "token-dir", "", "`directory` below which token files of cloud accounts (workload identity) may be; none, if left out")
+	cmd.Flags().StringVar(&o.TokenDir, "token-dir", "", "`directory` below which token files of cloud accounts (workload identity) may be, those of further organisations below their IDs; none, if left out")
 	cmd.Flags().StringSliceVar(&o.AmbientOrgs, "ambient-orgs", nil, "`organisations` beside the first whose jobs may work with this process's own cloud identity; * is all")
 	cmd.Flags().StringVar(&o.Catalogue, "catalogue", "", "`file` with components of your own (YAML)")
 	cmd.Flags().StringVar(&o.ChartMirror, "chart-mirror", "", "`address` that all charts are taken from instead of their own sources: https://… or oci://…")

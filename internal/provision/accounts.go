@@ -88,6 +88,12 @@ func (s *Service) CreateAccount(ctx context.Context, r AccountRequest) (*account
 	if err != nil {
 		return nil, s.refused(ctx, policy, r.Name, err)
 	}
+	if r.Method == cloud.MethodAmbient {
+		// It is the server's own identity, which is nobody's to give to a team alone.
+		if err := overAll(p, policy, "the server's own cloud identity"); err != nil {
+			return nil, s.refused(ctx, policy, r.Name, err)
+		}
+	}
 	a := &accounts.Account{
 		ID: job.NewID("ca"), OrgID: p.OrgID, TeamID: team, Name: r.Name, Provider: r.Provider, Method: r.Method, Level: r.Level, Settings: r.Settings, CreatedBy: p.Actor, Revision: 1,
 	}

@@ -122,7 +122,7 @@ func (s *Service) credentialFaults(a *accounts.Account, secret cloud.Secret, kep
 		}
 	}
 	if a.Settings.TokenFile != "" {
-		fields = append(fields, s.tokenFileFaults(a.Settings.TokenFile)...)
+		fields = append(fields, s.tokenFileFaults(a.OrgID, a.Settings.TokenFile)...)
 	}
 	if secret.Key != "" && a.Method == cloud.MethodServiceAccountKey {
 		fields = append(fields, keyFaults(a, secret.Key)...)
@@ -138,8 +138,11 @@ func fixOf(fix, otherwise string) string {
 }
 
 // tokenFileFaults holds a token file below the directory that the server allows:
-// the file's content goes to a cloud, and must not be any file of the server's.
-func (s *Service) tokenFileFaults(path string) []job.FieldError {
+// the file's content goes to a cloud, and must not be any file of the server's. Each
+// organisation has a directory of its own there, named by its ID: what a token lets
+// in is whoever holds it, so one organisation must not use another's. Who may work
+// with the process's own identity may use every one.
+func (s *Service) tokenFileFaults(org, path string) []job.FieldError {
 	const field = "settings.tokenFile"
 	if s.TokenDir == "" {
 		return []job.FieldError{{Field: field, Message: "this server allows no token files", Fix: "ask whoever runs it to start it with --token-dir"}}
@@ -149,11 +152,15 @@ func (s *Service) tokenFileFaults(path string) []job.FieldError {
 		clean = real
 	}
 	dir := s.TokenDir
+	if !s.Accounts.Ambient(org) {
+		dir = filepath.Join(dir, org)
+	}
+	allowed := dir
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
 	if rel, err := filepath.Rel(dir, clean); err != nil || rel == "." || rel == ".." || strings.HasPrefix(rel, "../") {
-		return []job.FieldError{{Field: field, Message: "is outside of the directory that this server allows", Fix: "put the file below " + s.TokenDir}}
+		return []job.FieldError{{Field: field, Message: "is outside of the directory that this server allows", Fix: "put the file below " + allowed}}
 	}
 	return nil
 }

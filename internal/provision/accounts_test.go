@@ -23,6 +23,7 @@ type teller struct {
 	accounts cloud.Accounts
 	holder   func(a cloud.Account) string
 	missing  map[job.ResourceType][]string
+	unknown  map[job.ResourceType]string
 	fail     error
 	last     cloud.Account
 }
@@ -41,7 +42,7 @@ func (c *teller) Permissions(_ context.Context, f job.ResourceType, readOnly boo
 	if readOnly != c.last.ReadOnly {
 		return cloud.PermissionReport{}, fmt.Errorf("asked for read only %v", readOnly)
 	}
-	return cloud.PermissionReport{Family: f, Missing: c.missing[f]}, nil
+	return cloud.PermissionReport{Family: f, Missing: c.missing[f], Unknown: c.unknown[f]}, nil
 }
 
 // withAccounts gives an office an account store, and a cloud that knows of accounts alone.
@@ -126,6 +127,17 @@ func testCloudAccounts(t *testing.T, o *office) {
 	if a, err = o.PatchAccount(o.ctx, "prod", AccountPatch{Credentials: &other}); err != nil || a.Holder != "" {
 		t.Errorf("%+v, %v", a, err)
 	}
+	// What the cloud does not say is not taken for granted, and what is known to be
+	// missing is said first.
+	tell.unknown = map[job.ResourceType]string{job.Cluster: "the caller may not ask", job.VM: "the caller may not ask"}
+	if v, err = o.VerifyAccount(o.ctx, "prod", VerifyRequest{}); err != nil || v.OK || v.Code != "permissions-unknown" || len(v.Permissions) != 5 ||
+		!strings.Contains(v.Message, "the caller may not ask") || !strings.Contains(v.Hint, "iam:SimulatePrincipalPolicy") {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if v, err = o.VerifyAccount(o.ctx, "prod", VerifyRequest{Families: []job.ResourceType{job.Cache}}); err != nil || !v.OK || v.Code != "" {
+		t.Errorf("%+v, %v", v, err)
+	}
+	tell.unknown[job.VM] = ""
 	tell.missing[job.VM] = []string{"ec2:RunInstances"}
 	if v, err = o.VerifyAccount(o.ctx, "prod", VerifyRequest{}); err != nil || v.OK || v.Code != "missing-permissions" {
 		t.Errorf("%+v, %v", v, err)
@@ -144,6 +156,23 @@ func testCloudAccounts(t *testing.T, o *office) {
 	all, err := o.ListAccounts(o.ctx)
 	if err != nil || len(all) != 1 || all[0].ID != accounts.Default {
 		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// TestUnknownPermissions: each cloud has a hint that says what to grant.
+func TestUnknownPermissions(t *testing.T) {
+	t.Parallel()
+	for at, want := range map[job.Provider]string{
+		job.AWS: "iam:SimulatePrincipalPolicy", job.GCP: "resourcemanager.projects.get", job.Azure: "Microsoft.Authorization/permissions/read",
+	} {
+		v := &accounts.Findings{Permissions: []cloud.PermissionReport{{Family: job.VM, Unknown: "nobody says"}, {Family: job.Cache}}}
+		if judge(v, at); v.OK || v.Code != "permissions-unknown" || !strings.Contains(v.Hint, want) {
+			t.Errorf("%s: %+v", at, v)
+		}
+	}
+	v := &accounts.Findings{Permissions: []cloud.PermissionReport{{Family: job.VM, Checks: []string{"ec2:DescribeRegions"}}}}
+	if judge(v, job.AWS); !v.OK || v.Code != "" {
+		t.Errorf("%+v", v)
 	}
 }
 
@@ -207,6 +236,28 @@ func TestCloudAccountsRefused(t *testing.T) {
 	_, _, err = o.Create(elsewhere, vmRequest("x", ""), "")
 	if r, ok := refusalIn(err); !ok || r.Fields[0].Field != "cloudAccountId" {
 		t.Errorf("%v", err)
+	}
+	// Nor is it a team's to take.
+	team := access.With(t.Context(), access.Principal{OrgID: officeOrg, Actor: "eve", Grants: []access.Grant{{Role: access.Admin, Scope: access.Scope{Kind: access.TeamScope, ID: "team_x"}, Policies: access.BuiltIn(access.Admin)}}})
+	_, err = o.CreateAccount(team, AccountRequest{Name: "evil", Provider: job.AWS, Method: cloud.MethodAmbient, Level: accounts.ReadWrite})
+	if r, ok := refusalIn(err); !ok || r.Kind != Forbidden {
+		t.Errorf("a team's admin takes the server's own identity: %v", err)
+	}
+	// One organisation does not use another's token files.
+	for file, ok := range map[string]bool{"token": false, "org2/token": true, "org1/token": false} {
+		path := filepath.Join(o.TokenDir, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := federated(path)
+		r.Name = "wif-" + strings.ReplaceAll(file, "/", "-")
+		_, err := o.CreateAccount(elsewhere, r)
+		if refused, no := refusalIn(err); ok != (err == nil) || no && refused.Fields[0].Field != "settings.tokenFile" {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 	// The provisioner makes the external ID, and keeps it.
 	a, err := o.CreateAccount(elsewhere, AccountRequest{Name: "role", Provider: job.AWS, Method: cloud.MethodAssumeRole, Level: accounts.ReadWrite, Settings: cloud.Settings{RoleARN: "arn:aws:iam::123456789012:role/z"}})

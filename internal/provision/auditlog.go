@@ -12,10 +12,20 @@ import (
 	"github.com/zopday/provisioner/internal/job"
 )
 
+// auditor is the caller of something about the audit log, which is the whole
+// organisation's: it speaks of every team's things, tokens and accounts.
+func (s *Service) auditor(ctx context.Context) (access.Principal, error) {
+	p, err := s.viewer(ctx, access.AuditView)
+	if err == nil {
+		err = refusalOf(overAll(p, access.AuditView, "the organisation's audit log"))
+	}
+	return p, err
+}
+
 // AuditLog returns entries of the caller's organisation, newest first, and the
 // cursor of the next page; "" at the end.
 func (s *Service) AuditLog(ctx context.Context, f audit.Filter) (entries []audit.Entry, next string, err error) {
-	p, err := s.viewer(ctx, access.AuditView)
+	p, err := s.auditor(ctx)
 	if err != nil {
 		return nil, "", err
 	}
@@ -40,7 +50,7 @@ type AuditCheck struct {
 // VerifyAudit walks the caller's organisation's audit log from its first entry
 // to its last. It reads only; one walk at a time, since it reads everything.
 func (s *Service) VerifyAudit(ctx context.Context) (*AuditCheck, error) {
-	p, err := s.viewer(ctx, access.AuditView)
+	p, err := s.auditor(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +80,7 @@ func CheckAudit(ctx context.Context, d *db.DB, org string) (*AuditCheck, error) 
 // ExportAudit hands every entry of the caller's organisation that the filter
 // chooses to fn, newest first, until fn returns an error.
 func (s *Service) ExportAudit(ctx context.Context, f audit.Filter, fn func(audit.Entry) error) error {
-	p, err := s.viewer(ctx, access.AuditView)
+	p, err := s.auditor(ctx)
 	if err != nil {
 		return err
 	}

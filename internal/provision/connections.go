@@ -175,6 +175,9 @@ func (s *Service) newConnection(ctx context.Context, caller access.Principal, j 
 	}
 	c.SecretName, c.Namespace = cmp.Or(c.SecretName, secretName(c.Service, j.Name)), cmp.Or(c.Namespace, "default")
 	space, err := s.installable(ctx, caller, r.SpaceID)
+	if err == nil {
+		err = s.mayPutInto(ctx, caller, space)
+	}
 	var refused *Refusal
 	if errors.As(err, &refused) {
 		for i := range refused.Fields {
@@ -211,8 +214,8 @@ func (s *Service) askConnection(ctx context.Context, policy access.Policy, ask l
 	}
 	c, err := s.connectionOf(ctx, j, database, connection)
 	if err == nil && ask == ledger.AskRotate {
-		switch {
-		case c.Status == job.LogicalDeleting || c.Status == job.LogicalPending || c.Status == job.LogicalCreating:
+		switch c.Status {
+		case job.LogicalDeleting, job.LogicalPending, job.LogicalCreating:
 			err = notReady("the connection of "+c.Service, c.Status, nil)
 		default:
 			err = s.reachable(ctx, j)

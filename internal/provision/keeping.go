@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/zopday/provisioner/internal/access"
 	"github.com/zopday/provisioner/internal/audit"
@@ -30,11 +31,12 @@ type Keeper interface {
 }
 
 // operator is the caller of something that concerns the whole installation: an admin
-// of its first organisation. Those of others have a right to what is theirs alone.
+// of the whole of its first organisation, who holds all that there is to hold there. A
+// team's admin, and admins of other organisations, have a right to what is theirs alone.
 func (s *Service) operator(ctx context.Context, what string) error {
 	p, err := access.Require(ctx, access.TokenManage)
-	if err == nil && p.OrgID != access.DefaultOrg {
-		err = refuse(Forbidden, "Ask whoever runs this installation.", "this concerns every organisation of the installation, and is for admins of the organisation %s", access.DefaultOrg)
+	if err == nil && (p.OrgID != access.DefaultOrg || !holdsAll(p)) {
+		err = refuse(Forbidden, "Ask whoever runs this installation.", "this concerns every organisation of the installation, and is for whoever has the role Admin over the whole of the organisation %s", access.DefaultOrg)
 	}
 	if err == nil && s.Keeper == nil {
 		err = refuse(NothingProvisioning, "Use the server's own command line.", "this server does not do this")
@@ -43,6 +45,11 @@ func (s *Service) operator(ctx context.Context, what string) error {
 		return s.refused(ctx, access.TokenManage, what, err)
 	}
 	return nil
+}
+
+// holdsAll reports whether a principal holds every policy over its whole organisation.
+func holdsAll(p access.Principal) bool {
+	return !slices.ContainsFunc(access.Policies(), func(policy access.Policy) bool { return !p.Over(policy).All })
 }
 
 // keep notes an act on the whole installation in the audit log, and carries it out:

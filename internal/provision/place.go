@@ -107,6 +107,26 @@ func (s *Service) accountOver(ctx context.Context, p access.Principal, policy ac
 	return a, over(p, policy, "cloud account "+a.Name, a.TeamID, a.ID)
 }
 
+// mayPutInto refuses a caller who may only look at a space, and a space in which
+// nothing can be changed: what is put into it is a Secret with a service's credentials.
+func (s *Service) mayPutInto(ctx context.Context, p access.Principal, sp *configv1.Space) error {
+	may, err := s.seenSpaces(ctx, p, access.ComponentInstall, sp)
+	if err == nil && len(may) == 0 {
+		may, err = s.seenSpaces(ctx, p, access.SpaceManage, sp)
+	}
+	if err == nil && len(may) == 0 {
+		err = &access.DeniedError{Policy: access.ComponentInstall, Actor: p.Actor, On: "space " + sp.GetName()}
+	}
+	if err != nil {
+		return err
+	}
+	team, err := s.teamOfSpace(ctx, p.OrgID, sp)
+	if err != nil {
+		return err
+	}
+	return s.writable(ctx, p.OrgID, team, sp)
+}
+
 // writable refuses to change what is in a space whose cloud account is read_only.
 func (s *Service) writable(ctx context.Context, org, team string, sp *configv1.Space) error {
 	a, err := s.accountFor(ctx, org, team, accountOf(sp), job.Provider(sp.GetProvider()))

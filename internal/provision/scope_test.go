@@ -235,3 +235,24 @@ func TestIdempotencyKeysOfTeams(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsTheOrganisations: the audit log, and what concerns the installation, are no team's.
+func TestWhatIsTheOrganisations(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	shop := b.team("shop")
+	for what, ctx := range map[string]context.Context{"a team's admin": b.in("eve", access.Admin, access.TeamScope, shop), "an admin of one job": b.in("ida", access.Admin, access.ResourceScope, "job_x")} {
+		_, _, err := b.AuditLog(ctx, audit.Filter{})
+		b.refused(err, Forbidden)
+		_, err = b.VerifyAudit(ctx)
+		b.refused(err, Forbidden)
+		b.refused(b.ExportAudit(ctx, audit.Filter{}, func(audit.Entry) error { t.Errorf("%s exports the audit log", what); return nil }), Forbidden)
+		b.refused(b.operator(ctx, "backup"), Forbidden)
+	}
+	only := access.Principal{OrgID: access.DefaultOrg, Actor: "kim", Grants: []access.Grant{{Role: "keeper", Scope: access.Scope{Kind: access.OrgScope}, Policies: []access.Policy{access.TokenManage, access.RoleManage}}}}
+	b.refused(b.operator(access.With(t.Context(), only), "backup"), Forbidden)
+	b.refused(b.operator(b.ctx, "backup"), Forbidden) // an admin of another organisation than the first
+	if err := b.operator(access.With(t.Context(), access.Of(access.DefaultOrg, "root", access.Admin)), "backup"); err == nil || strings.Contains(err.Error(), "role Admin") {
+		t.Errorf("the installation's admin: %v", err)
+	}
+}
