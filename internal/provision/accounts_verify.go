@@ -133,19 +133,39 @@ func (s *Service) verifyAccount(ctx context.Context, a *accounts.Account, r Veri
 		v.Hint = "Give it credentials of " + a.Holder + ", or make another account for " + who.Holder + "."
 		return v, nil
 	}
-	v.OK = true
 	for _, f := range r.Families {
 		report, err := checker.Permissions(ctx, f, a.Level == accounts.ReadOnly)
 		if err != nil {
-			v.OK = false
 			return failed(err)
 		}
 		v.Permissions = append(v.Permissions, report)
-		if len(report.Missing) > 0 {
+	}
+	judge(v, r.Provider)
+	return v, nil
+}
+
+// toAsk is what lets credentials ask a cloud for their own permissions.
+var toAsk = map[job.Provider]string{
+	job.AWS:   "Use a role or a user, and grant it iam:SimulatePrincipalPolicy on itself",
+	job.GCP:   "Enable the Cloud Resource Manager API (cloudresourcemanager.googleapis.com) in the project, and grant the service account resourcemanager.projects.get on it",
+	job.Azure: "Grant the application Microsoft.Authorization/permissions/read on the subscription",
+}
+
+// judge says what the reports of the families come to. What could not be asked is
+// not known to be there: that is not ok either.
+func judge(v *accounts.Findings, at job.Provider) {
+	v.OK = true
+	for _, report := range v.Permissions {
+		switch {
+		case len(report.Missing) > 0:
 			v.OK, v.Code = false, "missing-permissions"
 			v.Message = "the credentials lack permissions that jobs need"
 			v.Hint = "Give them what permissions lists; GET /catalog/policies has the whole of it, ready to be used."
+			return
+		case report.Unknown != "" && v.OK:
+			v.OK, v.Code = false, "permissions-unknown"
+			v.Message = "the credentials work, and what they may do is not known: " + report.Unknown
+			v.Hint = toAsk[at] + ", then verify again; GET /catalog/policies has the whole of what jobs need."
 		}
 	}
-	return v, nil
 }
