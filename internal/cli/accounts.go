@@ -33,6 +33,10 @@ func (a *app) accountsList() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(all) == 0 && !a.machine() {
+				a.say("No cloud accounts that you see: zopday accounts add makes one known.")
+				return nil
+			}
 			return a.print(resp, func(w io.Writer) { a.accountTable(w, all) })
 		},
 	}
@@ -93,7 +97,7 @@ func (a *app) verificationFields(w io.Writer, v client.AccountVerification) {
 	if !v.OK {
 		result = v.Code + ": " + v.Message
 	}
-	pairs := []string{"Verified", age(v.At, a.now()) + " ago", "Result", result, "Hint", v.Hint}
+	pairs := []string{"Verified", age(v.At, a.now()) + " ago", "Result", result, "Hint", asCommands.Replace(v.Hint)}
 	if v.Identity != nil {
 		pairs = append(pairs, "Principal", v.Identity.Principal, "Belongs to", strings.TrimSpace(v.Identity.Holder+" "+v.Identity.Name), "Regions", strings.Join(v.Identity.Regions, ", "))
 	}
@@ -244,16 +248,20 @@ func (a *app) addAccount(ctx context.Context, body map[string]any, verify bool) 
 	if err != nil {
 		return err
 	}
-	if !verify {
-		return a.print(resp, func(w io.Writer) { a.accountFields(w, made) })
+	if verify {
+		return a.verifyKept(ctx, c, made)
 	}
-	return a.verifyAccount(ctx, c, made.ID, nil)
+	return a.print(resp, func(w io.Writer) {
+		a.accountFields(w, made)
+		showTrust(w, made)
+	})
 }
 
 func (a *app) accountsChange() *cobra.Command {
 	var f accountFlags
+	var noVerify bool
 	cmd := &cobra.Command{
-		Use: "change ACCOUNT", Short: "Change a cloud account, or give it other credentials", Args: args(1, 1, "an account: its ID or its name"),
+		Use: "change ACCOUNT", Short: "Change a cloud account, or give it other credentials, and verify it", Args: args(1, 1, "an account: its ID or its name"),
 		ValidArgsFunction: a.completeAt(a.accountNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			secret, err := f.credentials(a)
@@ -284,15 +292,19 @@ func (a *app) accountsChange() *cobra.Command {
 				return err
 			}
 			ctx, cancel := a.request(cmd.Context())
-			defer cancel()
 			resp, s, err := c.PatchAccount(ctx, args[0], doc)
+			cancel()
 			if err != nil {
 				return err
+			}
+			if !noVerify {
+				return a.verifyKept(cmd.Context(), c, s)
 			}
 			return a.print(resp, func(w io.Writer) { a.accountFields(w, s) })
 		},
 	}
 	f.on(cmd)
+	cmd.Flags().BoolVar(&noVerify, "no-verify", false, "do not ask the cloud about it yet")
 	cmd.Flags().StringVar(&f.name, "name", "", "another `name`")
 	return cmd
 }

@@ -1,11 +1,16 @@
 package cli
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,9 +23,6 @@ func (a *app) verifyAccount(ctx context.Context, c *client.Client, ref string, a
 	if err != nil {
 		return err
 	}
-	if ask == nil {
-		doc = []byte("{}")
-	}
 	rctx, cancel := a.slowRequest(ctx)
 	defer cancel()
 	resp, v, err := c.VerifyAccount(rctx, ref, doc)
@@ -31,9 +33,102 @@ func (a *app) verifyAccount(ctx context.Context, c *client.Client, ref string, a
 		return err
 	}
 	if !v.OK {
-		return fmt.Errorf("the account %s is not as it should be: %s", clean(ref), clean(v.Code))
+		return &accountUnfit{name: ref, found: v}
 	}
 	return nil
+}
+
+// verifyKept verifies an account that has just been made or changed. It stays as it
+// is whatever comes of that, and whoever reads of a failure is told so.
+func (a *app) verifyKept(ctx context.Context, c *client.Client, s client.CloudAccount) error {
+	err := a.verifyAccount(ctx, c, s.Name, map[string]any{})
+	var unfit *accountUnfit
+	switch {
+	case errors.As(err, &unfit):
+		unfit.kept = &s
+		if s.Method == assumeRole && !a.machine() {
+			showTrust(a.stderr, s)
+			fmt.Fprintln(a.stderr)
+		}
+	case err != nil && !a.machine():
+		a.warn("The cloud account %s is kept, and is not verified: %s does that.", clean(s.Name), a.again("accounts", "verify", clean(s.Name)))
+	}
+	return err
+}
+
+// An accountUnfit is a cloud account that is not as it should be.
+type accountUnfit struct {
+	name  string
+	found client.AccountVerification
+	kept  *client.CloudAccount // it has just been made or changed
+}
+
+func (e *accountUnfit) Error() string {
+	return fmt.Sprintf("the cloud account %s is not as it should be: %s", clean(e.name), clean(cmp.Or(e.found.Message, e.found.Code)))
+}
+
+func (e *accountUnfit) problemMembers() map[string]any {
+	m := map[string]any{"code": e.found.Code}
+	if e.found.Hint != "" {
+		m["hint"] = e.found.Hint
+	}
+	if e.kept != nil {
+		m["accountId"] = e.kept.ID
+	}
+	return m
+}
+
+func (e *accountUnfit) layout(a *app) failure {
+	f := failure{what: e.Error(), code: clean(e.found.Code)}
+	name := clean(e.name)
+	if e.kept != nil {
+		f.rows = append(f.rows, row{"Kept", "the account " + name + " (" + clean(e.kept.ID) + ") is there all the same; " + a.again("accounts", "change", name) + " gives it other credentials"})
+	}
+	if e.found.Hint != "" {
+		f.rows = append(f.rows, row{"Do", asCommands.Replace(clean(e.found.Hint))})
+	}
+	f.rows = append(f.rows, row{"Then", a.again("accounts", "verify", name)})
+	return f
+}
+
+const assumeRole = "assume_role"
+
+// showTrust is the trust policy that a role has to have so that an account can
+// assume it ("AWS: Access to AWS accounts owned by third parties").
+func showTrust(w io.Writer, s client.CloudAccount) {
+	if s.Method != assumeRole {
+		return
+	}
+	fmt.Fprintf(w, `
+The role's trust policy has to let the server's own identity in, with this external ID. Put that identity's ARN
+in the place of SERVER; zopday accounts verify default --provider aws shows it as Principal.
+
+{
+  "Version": "2012-10-17",
+  "Statement": [
+    {
+      "Effect": "Allow",
+      "Principal": {"AWS": "arn:aws:iam::SERVER-ACCOUNT:role/SERVER-ROLE"},
+      "Action": "sts:AssumeRole",
+      "Condition": {"StringEquals": {"sts:ExternalId": %q}}
+    }
+  ]
+}
+`, clean(s.Settings["externalId"]))
+}
+
+// The clouds, and the families that have permissions of their own there.
+var (
+	clouds          = []string{"aws", "gcp", "azure"}
+	accountFamilies = []string{"cache", "cluster", "datastore", "network", "vm"}
+)
+
+// oneOf refuses what is none of the words that something takes.
+func oneOf(what, got string, words []string) error {
+	if slices.Contains(words, got) {
+		return nil
+	}
+	return &usageError{msg: fmt.Sprintf("%s: %.40q is not known", what, clean(got)), hint: "use " + strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]}
 }
 
 func (a *app) accountsVerify() *cobra.Command {
@@ -45,6 +140,19 @@ func (a *app) accountsVerify() *cobra.Command {
 		Long: withExamples("Ask the cloud whose the credentials are and what they lack",
 			"  zopday accounts verify prod\n  zopday accounts verify default --provider aws --family vm,network"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "default" && provider == "" {
+				return &usageError{msg: "default is the server's own identity, which is at every cloud; say which to ask", hint: a.again("accounts", "verify", "default", "--provider aws") + " (or gcp, azure)"}
+			}
+			if provider != "" {
+				if err := oneOf("--provider", provider, clouds); err != nil {
+					return err
+				}
+			}
+			for _, f := range families {
+				if err := oneOf("--family", f, accountFamilies); err != nil {
+					return err
+				}
+			}
 			ask := map[string]any{}
 			for name, v := range map[string]string{"provider": provider, "region": region} {
 				if v != "" {
@@ -64,7 +172,8 @@ func (a *app) accountsVerify() *cobra.Command {
 	cmd.Flags().StringVar(&provider, "provider", "", "which cloud, for an account that is at several: aws, gcp or azure")
 	cmd.Flags().StringVar(&region, "region", "", "`where` to ask")
 	cmd.Flags().StringSliceVar(&families, "family", nil, "whose permissions to look for: cache, cluster, datastore, network, vm; all of them, if left out")
-	completeFixed(cmd, "provider", "aws", "gcp", "azure")
+	completeFixed(cmd, "provider", clouds...)
+	completeFixed(cmd, "family", accountFamilies...)
 	return cmd
 }
 
@@ -75,6 +184,12 @@ func (a *app) accountsPolicy() *cobra.Command {
 		Long: withExamples("Print the least that a family's jobs need, as the cloud takes it: an IAM policy, a custom role or a role definition",
 			"  zopday accounts policy aws vm > policy.json\n  zopday accounts policy gcp cluster --read-only"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf("CLOUD", args[0], clouds); err != nil {
+				return err
+			}
+			if err := oneOf("FAMILY", args[1], accountFamilies); err != nil {
+				return err
+			}
 			c, err := a.connect()
 			if err != nil {
 				return err
@@ -89,7 +204,11 @@ func (a *app) accountsPolicy() *cobra.Command {
 				if p.ReadOnly != readOnly {
 					continue
 				}
-				return a.print(resp, func(w io.Writer) { fmt.Fprintf(w, "%s\n", p.Document) })
+				var doc bytes.Buffer
+				if err := json.Indent(&doc, p.Document, "", "  "); err != nil {
+					return fmt.Errorf("the server's policy is no JSON: %w", err)
+				}
+				return a.print(resp, func(w io.Writer) { fmt.Fprintln(w, doc.String()) })
 			}
 			return fmt.Errorf("%s has no such policy for %s", clean(args[0]), clean(args[1]))
 		},

@@ -200,7 +200,7 @@ func (a *app) componentsInstall() *cobra.Command {
 				return err
 			}
 			if !f.wait {
-				return a.printMade(cmd.Context(), c, resp, &j)
+				return a.printMade(resp, &j)
 			}
 			return a.waitAndPrint(cmd.Context(), c, j, 0, resp)
 		},

@@ -29,7 +29,7 @@ const maxFile = 1 << 20
 
 // topLevel are the fields of a job that a file may set; a --set key that
 // begins with none of them is relative to config.spec.
-var topLevel = []string{"kind", "resourceType", "provider", "mode", "name", "cloudAccountId", "region", "labels", "config", "subjectId", "submit"}
+var topLevel = []string{"kind", "resourceType", "provider", "mode", "name", "team", "cloudAccountId", "region", "labels", "config", "subjectId", "submit"}
 
 // readDocuments reads job files, in YAML or JSON; "-" is the standard input.
 func (a *app) readDocuments(files, sets []string) ([]document, error) {

@@ -110,8 +110,6 @@ func (f *fakeAPI) serve(w http.ResponseWriter, r *http.Request) {
 		f.answer(w, 200, map[string]any{"data": list, "meta": map[string]any{"nextCursor": nil}})
 	case r.URL.Path == "/provisioning-jobs":
 		f.create(w, body)
-	case r.URL.Path == "/zopday":
-		w.WriteHeader(http.StatusOK)
 	case r.URL.Path == "/provisioning-jobs/plan":
 		f.answer(w, 200, map[string]any{"data": f.plan})
 	case r.URL.Path == "/readyz":

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -82,7 +81,7 @@ func (a *app) createAll(ctx context.Context, c *client.Client, docs []document, 
 		}
 		made, answers = append(made, j), append(answers, resp)
 		if !wait {
-			if err := a.printMade(ctx, c, resp, &j); err != nil {
+			if err := a.printMade(resp, &j); err != nil {
 				return err
 			}
 			continue
@@ -100,9 +99,8 @@ func (a *app) createAll(ctx context.Context, c *client.Client, docs []document, 
 	return nil
 }
 
-// printMade is the result of a create: the ID, and on the side where to look
-// and what to type next.
-func (a *app) printMade(ctx context.Context, c *client.Client, resp *client.Response, j *client.Job) error {
+// printMade is the result of a create: the ID, and on the side what to type next.
+func (a *app) printMade(resp *client.Response, j *client.Job) error {
 	if err := a.print(resp, func(w io.Writer) {
 		if a.cfg.Quiet.yes() {
 			fmt.Fprintln(w, j.ID)
@@ -112,26 +110,12 @@ func (a *app) printMade(ctx context.Context, c *client.Client, resp *client.Resp
 	}); err != nil {
 		return err
 	}
-	if !a.cfg.Quiet.yes() {
-		a.say("Page    %s", a.page(ctx, c, j.ID))
-	}
 	if j.Status == job.Draft {
 		a.say("Submit  %s", a.again("jobs", "submit", j.ID))
 	} else {
 		a.say("Watch   %s", a.again("jobs", "watch", j.ID))
 	}
 	return nil
-}
-
-// page is where a browser shows a job: its page, or on a server without pages
-// the job itself.
-func (a *app) page(ctx context.Context, c *client.Client, id string) string {
-	rctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	if c.HasPages(rctx) {
-		return c.Server() + "/zopday/jobs/" + id
-	}
-	return c.Server() + "/provisioning-jobs/" + id
 }
 
 // waitAndPrint follows a job and prints what became of it: the API's body of
@@ -201,7 +185,7 @@ func (a *app) act(ctx context.Context, c *client.Client, j client.Job, wait bool
 		a.warn("%s", clean(w))
 	}
 	if !wait {
-		return a.printMade(ctx, c, resp, &now)
+		return a.printMade(resp, &now)
 	}
 	return a.waitAndPrint(ctx, c, now, since, resp)
 }

@@ -87,7 +87,7 @@ func (a *app) remediate(ctx context.Context, request map[string]any, key string,
 		return err
 	}
 	if !wait {
-		return a.printMade(ctx, c, resp, &j)
+		return a.printMade(resp, &j)
 	}
 	return a.waitAndPrint(ctx, c, j, 0, resp)
 }

@@ -153,6 +153,7 @@ var asCommands = strings.NewReplacer(
 	"tear it down with DELETE", "tear it down with zopday jobs delete JOB",
 	"cancel it with DELETE", "cancel it with zopday jobs cancel JOB",
 	"(PATCH the job)", "(zopday jobs update JOB)",
+	"GET /catalog/policies has", "zopday accounts policy CLOUD FAMILY has",
 	"GET the job, look at what changed", "Look with zopday jobs get JOB at what changed",
 )
 

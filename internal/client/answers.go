@@ -182,9 +182,3 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 	_, v, err := ask[struct{ Version string }](ctx, c, http.MethodGet, "/version", nil)
 	return v.Version, err
 }
-
-// HasPages reports whether the server has a web interface beside its API.
-func (c *Client) HasPages(ctx context.Context) bool {
-	_, err := c.Do(ctx, http.MethodHead, "/zopday", nil, nil, nil)
-	return err == nil
-}
