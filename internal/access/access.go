@@ -63,6 +63,10 @@ type Principal struct {
 	// Subjects are whose assignments the grants are: a token, or a person with the
 	// groups that the person is in. Empty: the grants come from no assignment.
 	Subjects []Subject
+
+	// Session is the hash of the secret of the session that a request came in with;
+	// "": it came with none.
+	Session string
 }
 
 // Of is a principal with built-in roles over its whole organisation.

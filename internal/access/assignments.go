@@ -188,23 +188,15 @@ func DeleteAssignment(ctx context.Context, tx db.Q, org, id string) error {
 
 // Renew looks again at what a principal holds, within a transaction that holds the
 // lock of [LockOrg]: what was taken away since the request was let in is gone, and
-// a token that was revoked or has expired is [ErrUnauthenticated]. Grants that come
-// from no assignment stay as they are.
+// a token that was revoked or has expired, a user who was disabled and a session that
+// has ended are [ErrUnauthenticated]. Grants that come from no assignment stay as
+// they are.
 func Renew(ctx context.Context, tx db.Q, p Principal) (Principal, error) {
 	if len(p.Subjects) == 0 {
 		return p, nil
 	}
-	for _, s := range p.Subjects {
-		if s.Kind != SubjectToken {
-			continue
-		}
-		t, err := FindToken(ctx, tx, p.OrgID, s.ID)
-		if errors.Is(err, ErrMissing) || err == nil && t.State != TokenLive {
-			return Principal{}, ErrUnauthenticated
-		}
-		if err != nil {
-			return Principal{}, err
-		}
+	if err := stillIn(ctx, tx, p); err != nil {
+		return Principal{}, err
 	}
 	fresh, err := Grants(ctx, tx, p.OrgID, p.Subjects)
 	if err != nil {
@@ -217,4 +209,39 @@ func Renew(ctx context.Context, tx db.Q, p Principal) (Principal, error) {
 	}
 	p.Grants = fresh
 	return p, nil
+}
+
+// stillIn refuses a principal who could not come in any more.
+func stillIn(ctx context.Context, tx db.Q, p Principal) error {
+	for _, s := range p.Subjects {
+		out := false
+		var err error
+		switch {
+		case s.Kind == SubjectToken:
+			var t *Token
+			t, err = FindToken(ctx, tx, p.OrgID, s.ID)
+			out = err == nil && t.State != TokenLive
+		case s.Kind == SubjectUser && strings.HasPrefix(s.ID, "usr_"): // otherwise an address, or a machine
+			var u *Person
+			u, err = FindPerson(ctx, tx, p.OrgID, s.ID)
+			out = err == nil && u.Disabled
+		}
+		if out || errors.Is(err, ErrMissing) {
+			return ErrUnauthenticated
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if p.Session == "" {
+		return nil
+	}
+	var n int64
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM sessions WHERE org_id = $1 AND hash = $2`, p.OrgID, p.Session).Scan(&n); err != nil {
+		return fmt.Errorf("session: %w", err)
+	}
+	if n == 0 {
+		return ErrUnauthenticated
+	}
+	return nil
 }

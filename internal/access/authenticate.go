@@ -81,7 +81,7 @@ func (t *Tokens) lookUp(ctx context.Context, bearer string) (Principal, error) {
 
 // principalOf is who a token is, and what it may do now.
 func (t *Tokens) principalOf(ctx context.Context, tok Token) (Principal, error) {
-	p := Principal{OrgID: tok.OrgID, Actor: "token:" + tok.Name, Subjects: []Subject{{SubjectToken, tok.ID}}}
+	p := Principal{OrgID: tok.OrgID, Actor: tok.actor(), Subjects: []Subject{{SubjectToken, tok.ID}}}
 	var err error
 	if p.Grants, err = Grants(ctx, t.d, p.OrgID, p.Subjects); err != nil {
 		return Principal{}, err

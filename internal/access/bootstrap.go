@@ -19,12 +19,15 @@ const (
 	// bootstrapSetting is where installations kept the hash before there was a
 	// table of tokens.
 	bootstrapSetting = "access.bootstrap-token.sha256"
+
+	// appliedSetting is the hash of the environment's text that was applied last.
+	appliedSetting = "access.bootstrap-token.applied.sha256"
 )
 
 // Bootstrap makes sure that the first organisation has its bootstrap token, with
-// the role Admin. A token given by the environment replaces the text of the one
-// that stands, unless it is the very token that was revoked: that stays so.
-// Without one, and if there is none yet, a token is made and returned in fresh: the
+// the role Admin. A text given by the environment replaces that of the token that
+// stands, once: at later starts with the same text the token stays as it is, also
+// if it was rotated or revoked meanwhile. Without one, and if there is none yet, a token is made and returned in fresh: the
 // caller shows it once, and it cannot be had again.
 func Bootstrap(ctx context.Context, d *db.DB, fromEnv string) (fresh string, err error) {
 	if fromEnv != "" {
@@ -45,7 +48,7 @@ func Bootstrap(ctx context.Context, d *db.DB, fromEnv string) (fresh string, err
 		case err != nil || fromEnv == "":
 			return err
 		}
-		return replaceBootstrap(ctx, tx, stands, fromEnv)
+		return applyEnv(ctx, tx, stands, fromEnv)
 	})
 	return fresh, err
 }
@@ -75,6 +78,9 @@ func firstToken(ctx context.Context, tx db.Q, fromEnv string) (fresh string, err
 	}
 	switch {
 	case fromEnv != "":
+		if err := db.PutSetting(ctx, tx, appliedSetting, hash(fromEnv)); err != nil {
+			return "", err
+		}
 	case moved:
 		if _, err := tx.Exec(ctx, `UPDATE tokens SET hash = $3, hint = '' WHERE org_id = $1 AND id = $2`, DefaultOrg, t.ID, old); err != nil {
 			return "", fmt.Errorf("token %s: %w", t.Name, err)
@@ -83,6 +89,19 @@ func firstToken(ctx context.Context, tx db.Q, fromEnv string) (fresh string, err
 		fresh = secret
 	}
 	return fresh, note(ctx, tx, DefaultOrg, bootstrapActor, "token:create", "token", t.ID, map[string]any{"name": t.Name, "role": Admin, "scope": string(OrgScope)})
+}
+
+// applyEnv gives the bootstrap token the environment's text, unless that was the last
+// one that it was given: what became of the token since was done on purpose.
+func applyEnv(ctx context.Context, tx db.Q, t *Token, secret string) error {
+	applied, known, err := db.Setting(ctx, tx, appliedSetting)
+	if err != nil || known && applied == hash(secret) {
+		return err
+	}
+	if err := replaceBootstrap(ctx, tx, t, secret); err != nil {
+		return err
+	}
+	return db.PutSetting(ctx, tx, appliedSetting, hash(secret))
 }
 
 // replaceBootstrap gives the bootstrap token the environment's text.
@@ -97,7 +116,7 @@ func replaceBootstrap(ctx context.Context, tx db.Q, t *Token, secret string) err
 	case !errors.Is(err, db.ErrNoRows):
 		return fmt.Errorf("token %s: %w", t.Name, err)
 	}
-	t.ExpiresAt = nil
+	t.ExpiresAt, t.Life = nil, 0
 	if err := RotateToken(ctx, tx, t, secret); err != nil {
 		return err
 	}

@@ -79,8 +79,5 @@ func Disable(ctx context.Context, tx db.Q, org, id string, disabled bool) (ended
 	if !disabled {
 		return 0, nil
 	}
-	if ended, err = tx.Exec(ctx, `DELETE FROM sessions WHERE org_id = $1 AND user_id = $2`, org, id); err != nil {
-		return 0, fmt.Errorf("sessions of %s: %w", id, err)
-	}
-	return ended, nil
+	return endSessions(ctx, tx, org, id)
 }

@@ -64,7 +64,8 @@ func (u User) Subjects() []Subject {
 
 // A Session is a person who is signed in.
 type Session struct {
-	User      User
+	Hash      string    // of its secret, as the database has it
+	User      User      // empty for a session of a token
 	SeenAt    time.Time // the last request, to the minute
 	ExpiresAt time.Time // whatever happens
 }
@@ -235,7 +236,7 @@ func (s *Sessions) Find(ctx context.Context, secret string) (Session, error) {
 	if err != nil {
 		return Session{}, fmt.Errorf("session: %w", err)
 	}
-	got.SeenAt, got.ExpiresAt = fromMicros(seen), fromMicros(expires)
+	got.Hash, got.SeenAt, got.ExpiresAt = hash(secret), fromMicros(seen), fromMicros(expires)
 	return got, nil
 }
 

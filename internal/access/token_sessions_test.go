@@ -19,13 +19,13 @@ func testTokenSessions(t *testing.T, d *db.DB) {
 	tokens := NewTokens(d, nil)
 	t.Cleanup(tokens.Wait)
 	for _, bad := range []string{"", "wrong-token-of-nobody", own + "x", "eyJhbGciOiJub25lIn0.e30.x"} {
-		if _, _, err := tokens.Enter(ctx, bad); !errors.Is(err, ErrUnauthenticated) {
+		if _, _, err := tokens.Enter(ctx, bad, "req"); !errors.Is(err, ErrUnauthenticated) {
 			t.Errorf("%q enters: %v", bad, err)
 		}
 	}
 	open := func() string {
 		t.Helper()
-		secret, p, err := tokens.Enter(ctx, own)
+		secret, p, err := tokens.Enter(ctx, own, "req")
 		if err != nil || p.OrgID != DefaultOrg {
 			t.Fatalf("%+v, %v", p, err)
 		}
@@ -33,12 +33,12 @@ func testTokenSessions(t *testing.T, d *db.DB) {
 	}
 	out := func(what, secret string) {
 		t.Helper()
-		if _, err := tokens.Session(ctx, secret); !errors.Is(err, ErrUnauthenticated) {
+		if _, _, err := tokens.Session(ctx, secret); !errors.Is(err, ErrUnauthenticated) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	one, two := open(), open()
-	p, err := tokens.Session(ctx, one)
+	_, p, err := tokens.Session(ctx, one)
 	if err != nil || p.Actor != "token:bootstrap" || !p.Over(TokenManage).All {
 		t.Fatalf("%+v, %v", p, err)
 	}
@@ -48,11 +48,11 @@ func testTokenSessions(t *testing.T, d *db.DB) {
 	out("nothing", "")
 	out("the token itself", own)
 	out("another secret", NewCookie())
-	if err := tokens.Leave(ctx, one); err != nil {
+	if err := tokens.Leave(ctx, one, "req"); err != nil {
 		t.Fatal(err)
 	}
 	out("after leaving", one)
-	if _, err := tokens.Session(ctx, two); err != nil {
+	if _, _, err := tokens.Session(ctx, two); err != nil {
 		t.Errorf("the other session ended too: %v", err)
 	}
 	for what, change := range map[string]string{

@@ -35,21 +35,27 @@ type Token struct {
 	LastUsedAt *time.Time `json:"lastUsedAt,omitempty" doc:"To the minute; absent: never used"`
 	RevokedAt  *time.Time `json:"revokedAt,omitempty"`
 	RevokedBy  string     `json:"revokedBy,omitempty"`
+
+	// Life is for how long the present text was made; 0: for ever. ExpiresAt says
+	// until when, so both are given or neither is.
+	Life time.Duration `json:"-"`
 }
 
 // tokenColumns end with whether the token has expired by the database's clock.
 func tokenColumns(d db.Dialect) string {
 	return `t.id, t.org_id, t.name, t.hint, t.created_by, t.created_at, t.expires_at, t.last_used_at, t.revoked_at, t.revoked_by,
+		CASE WHEN t.expires_at IS NULL THEN 0 ELSE coalesce(t.life, t.expires_at - t.created_at) END,
 		CASE WHEN t.expires_at IS NOT NULL AND t.expires_at <= (SELECT ` + db.Now(d) + `) THEN 1 ELSE 0 END`
 }
 
 func scanToken(row scanner) (Token, error) {
 	var (
 		t                        Token
-		created, over            int64
+		created, life, over      int64
 		expires, used, revokedAt *int64
-		err                      = row.Scan(&t.ID, &t.OrgID, &t.Name, &t.Hint, &t.CreatedBy, &created, &expires, &used, &revokedAt, &t.RevokedBy, &over)
+		err                      = row.Scan(&t.ID, &t.OrgID, &t.Name, &t.Hint, &t.CreatedBy, &created, &expires, &used, &revokedAt, &t.RevokedBy, &life, &over)
 	)
+	t.Life = time.Duration(life) * time.Microsecond
 	t.CreatedAt, t.ExpiresAt, t.LastUsedAt, t.RevokedAt, t.State = fromMicros(created), timePtr(expires), timePtr(used), timePtr(revokedAt), TokenLive
 	switch {
 	case revokedAt != nil:
@@ -66,9 +72,9 @@ func scanToken(row scanner) (Token, error) {
 func AddToken(ctx context.Context, tx db.Q, t *Token, secret string) error {
 	t.Hint, t.State = hintOf(secret), TokenLive
 	var created int64
-	err := tx.QueryRow(ctx, `INSERT INTO tokens (id, org_id, name, hash, hint, created_by, created_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, (SELECT `+db.Now(tx.Dialect())+`), $7) ON CONFLICT DO NOTHING RETURNING created_at`,
-		t.ID, t.OrgID, t.Name, hash(secret), t.Hint, t.CreatedBy, micros(t.ExpiresAt)).Scan(&created)
+	err := tx.QueryRow(ctx, `INSERT INTO tokens (id, org_id, name, hash, hint, created_by, created_at, expires_at, life)
+		VALUES ($1, $2, $3, $4, $5, $6, (SELECT `+db.Now(tx.Dialect())+`), $7, $8) ON CONFLICT DO NOTHING RETURNING created_at`,
+		t.ID, t.OrgID, t.Name, hash(secret), t.Hint, t.CreatedBy, micros(t.ExpiresAt), t.lifeMicros()).Scan(&created)
 	if errors.Is(err, db.ErrNoRows) {
 		return fmt.Errorf("token %s: %w", t.Name, ErrTaken)
 	}
@@ -77,6 +83,18 @@ func AddToken(ctx context.Context, tx db.Q, t *Token, secret string) error {
 	}
 	t.CreatedAt = fromMicros(created)
 	return nil
+}
+
+// actor is the token as the audit log writes it.
+func (t *Token) actor() string { return "token:" + t.Name }
+
+// lifeMicros is the life as it is stored; nil where it is not known, or for ever.
+func (t *Token) lifeMicros() *int64 {
+	if t.ExpiresAt == nil || t.Life <= 0 {
+		return nil
+	}
+	n := t.Life.Microseconds()
+	return &n
 }
 
 // FindToken reads an organisation's token by its ID or its name; [ErrMissing].
@@ -109,25 +127,38 @@ func ListTokens(ctx context.Context, q db.Q, org string, see job.Visible, after 
 }
 
 // RevokeToken ends a token, for all processes at once: each of them looks a token
-// up for every request. Revoking it again changes nothing.
+// up for every request. The sessions that it opened end with it. Revoking it again
+// changes nothing.
 func RevokeToken(ctx context.Context, tx db.Q, org, id, by string) error {
 	_, err := tx.Exec(ctx, `UPDATE tokens SET revoked_at = (SELECT `+db.Now(tx.Dialect())+`), revoked_by = $3 WHERE org_id = $1 AND id = $2 AND revoked_at IS NULL`, org, id, by)
 	if err != nil {
 		return fmt.Errorf("token %s: %w", id, err)
 	}
-	return nil
+	_, err = endSessions(ctx, tx, org, id)
+	return err
+}
+
+// endSessions ends all sessions of a user, or all that a token opened, and says how
+// many there were.
+func endSessions(ctx context.Context, tx db.Q, org, of string) (int64, error) {
+	n, err := tx.Exec(ctx, `DELETE FROM sessions WHERE org_id = $1 AND user_id = $2`, org, of)
+	if err != nil {
+		return 0, fmt.Errorf("sessions of %s: %w", of, err)
+	}
+	return n, nil
 }
 
 // RotateToken gives a token another text and another end. The old text is worth
-// nothing from then on.
+// nothing from then on, and neither are the sessions that were opened with it.
 func RotateToken(ctx context.Context, tx db.Q, t *Token, secret string) error {
 	t.Hint, t.LastUsedAt, t.State = hintOf(secret), nil, TokenLive
-	_, err := tx.Exec(ctx, `UPDATE tokens SET hash = $3, hint = $4, expires_at = $5, last_used_at = NULL WHERE org_id = $1 AND id = $2`,
-		t.OrgID, t.ID, hash(secret), t.Hint, micros(t.ExpiresAt))
+	_, err := tx.Exec(ctx, `UPDATE tokens SET hash = $3, hint = $4, expires_at = $5, life = $6, last_used_at = NULL WHERE org_id = $1 AND id = $2`,
+		t.OrgID, t.ID, hash(secret), t.Hint, micros(t.ExpiresAt), t.lifeMicros())
 	if err != nil {
 		return fmt.Errorf("token %s: %w", t.Name, err)
 	}
-	return nil
+	_, err = endSessions(ctx, tx, t.OrgID, t.ID)
+	return err
 }
 
 // A clause collects the arguments of a statement that is put together.

@@ -15,9 +15,9 @@ const pageCookie = "zopday-token"
 
 // A TokenDoor opens sessions for tokens; *access.Tokens is one.
 type TokenDoor interface {
-	Enter(ctx context.Context, bearer string) (secret string, p access.Principal, err error)
-	Session(ctx context.Context, secret string) (access.Principal, error)
-	Leave(ctx context.Context, secret string) error
+	Enter(ctx context.Context, bearer, request string) (secret string, p access.Principal, err error)
+	Session(ctx context.Context, secret string) (access.Session, access.Principal, error)
+	Leave(ctx context.Context, secret, request string) error
 }
 
 // A PageHost is what the pages need of the server that they are part of: who a
@@ -39,7 +39,7 @@ func (s *server) pageRoutes() {
 // sent is refused.
 func (h PageHost) Caller(r *http.Request) (context.Context, access.Principal, error) {
 	s, ctx := h.s, r.Context()
-	p, err := s.pageCaller(r)
+	_, p, err := s.inBrowser(r)
 	if err != nil {
 		return ctx, p, err
 	}
@@ -49,16 +49,17 @@ func (h PageHost) Caller(r *http.Request) (context.Context, access.Principal, er
 	return ctx, p, s.spend(ctx, http.Header{}, p)
 }
 
-func (s *server) pageCaller(r *http.Request) (access.Principal, error) {
+// inBrowser is the session of a browser: of a person, or of a token.
+func (s *server) inBrowser(r *http.Request) (access.Session, access.Principal, error) {
 	if s.SignIn != nil {
-		_, p, err := s.SignIn.Session(r.Context(), s.cookie(r, sessionCookie))
+		got, p, err := s.SignIn.Session(r.Context(), s.cookie(r, sessionCookie))
 		if !errors.Is(err, access.ErrUnauthenticated) {
-			return p, err
+			return got, p, err
 		}
 	}
 	door, ok := s.Access.(TokenDoor)
 	if !ok {
-		return access.Principal{}, access.ErrUnauthenticated
+		return access.Session{}, access.Principal{}, access.ErrUnauthenticated
 	}
 	return door.Session(r.Context(), s.cookie(r, pageCookie))
 }
@@ -86,7 +87,7 @@ func (h PageHost) Enter(w http.ResponseWriter, r *http.Request, token string) er
 	if !ok {
 		return access.ErrUnauthenticated
 	}
-	secret, p, err := door.Enter(r.Context(), token)
+	secret, _, err := door.Enter(r.Context(), token, provision.RequestID(r.Context()))
 	if err != nil {
 		if errors.Is(err, access.ErrUnauthenticated) {
 			s.Metrics.Unauthenticated()
@@ -95,31 +96,39 @@ func (h PageHost) Enter(w http.ResponseWriter, r *http.Request, token string) er
 		return err
 	}
 	s.setCookie(w, r, pageCookie, secret, access.SessionAbsolute)
-	return s.Service.SignedIn(access.With(r.Context(), p))
+	return nil
 }
 
 // Leave ends the browser's session, and says where its sign-in service ends its own.
 func (h PageHost) Leave(w http.ResponseWriter, r *http.Request) (to string, err error) {
-	s := h.s
-	if err := s.sameOrigin(r); err != nil {
+	if err := h.s.sameOrigin(r); err != nil {
 		return "", err
 	}
+	return h.s.signOut(w, r)
+}
+
+// signOut is the one way out: it ends what sessions the browser has, a person's and a
+// token's, and takes their cookies away. to is where the sign-in service ends its own
+// session, "" if it has no such place. There being no session is no error.
+func (s *server) signOut(w http.ResponseWriter, r *http.Request) (to string, err error) {
+	person, token := s.cookie(r, sessionCookie), s.cookie(r, pageCookie)
+	if person != "" || token != "" {
+		if err := s.sameOrigin(r); err != nil {
+			return "", err
+		}
+	}
+	request := provision.RequestID(r.Context())
 	if s.SignIn != nil {
-		if to, err = s.SignIn.SignOut(r.Context(), s.cookie(r, sessionCookie), provision.RequestID(r.Context())); err != nil {
+		if to, err = s.SignIn.SignOut(r.Context(), person, request); err != nil {
 			return "", err
 		}
 		s.setCookie(w, r, sessionCookie, "", 0)
 	}
 	if door, ok := s.Access.(TokenDoor); ok {
-		if p, err := door.Session(r.Context(), s.cookie(r, pageCookie)); err == nil {
-			if err := s.Service.SignedOut(access.With(r.Context(), p)); err != nil {
-				return "", err
-			}
-		}
-		if err := door.Leave(r.Context(), s.cookie(r, pageCookie)); err != nil {
+		if err := door.Leave(r.Context(), token, request); err != nil {
 			return "", err
 		}
+		s.setCookie(w, r, pageCookie, "", 0)
 	}
-	s.setCookie(w, r, pageCookie, "", 0)
 	return to, nil
 }

@@ -27,6 +27,9 @@ const (
 	signInCookie  = "zopday-signin"
 )
 
+// sessionOperation tells a browser who it is signed in as.
+const sessionOperation = "get-session"
+
 type sessionKey struct{}
 
 // caller is who a request comes from: the header Authorization says so, or, where
@@ -41,6 +44,9 @@ func (s *server) caller(hc huma.Context, policy access.Policy) (context.Context,
 	case len(given) == 1:
 		p, err := s.Access.Authenticate(ctx, access.Bearer(given[0]))
 		return ctx, p, err
+	case hc.Operation().OperationID == sessionOperation:
+		got, p, err := s.inBrowser(r) // a token's session too, which opens nothing else of the API
+		return context.WithValue(ctx, sessionKey{}, got), p, err
 	case s.SignIn == nil:
 		return ctx, access.Principal{}, access.ErrUnauthenticated
 	}
@@ -112,6 +118,7 @@ func (s *server) cookie(r *http.Request, name string) string {
 
 // setCookie gives a browser something to hold; "" takes it away.
 func (s *server) setCookie(w http.ResponseWriter, r *http.Request, name, value string, age time.Duration) {
+	//nolint:gosec // Secure wherever browsers come by TLS; over plain HTTP they would not send it back
 	c := &http.Cookie{Name: s.cookieName(r, name), Value: value, Path: "/", MaxAge: int(age.Seconds()), HttpOnly: true, Secure: s.secureSite(r), SameSite: http.SameSiteLaxMode}
 	if value == "" {
 		c.MaxAge = -1
@@ -123,13 +130,13 @@ func (s *server) setCookie(w http.ResponseWriter, r *http.Request, name, value s
 type SignedIn struct {
 	Actor   string       `json:"actor" doc:"As the audit log writes it"`
 	OrgID   string       `json:"orgId" doc:"The caller's organisation"`
-	Session *SessionView `json:"session,omitempty" doc:"Absent for a caller with a token"`
+	Session *SessionView `json:"session,omitempty" doc:"Absent for a caller who sends a token"`
 }
 
-// SessionView is a person's session.
+// SessionView is a session of a browser: a person's, or one that a token has opened.
 type SessionView struct {
-	UserID    string    `json:"userId"`
-	Issuer    string    `json:"issuer" doc:"Who vouches for the person"`
+	UserID    string    `json:"userId,omitempty" doc:"The person; absent where a token has opened the session"`
+	Issuer    string    `json:"issuer,omitempty" doc:"Who vouches for the person"`
 	Name      string    `json:"name,omitempty" doc:"What the person is called; anybody may be called so"`
 	Email     string    `json:"email,omitempty" doc:"Verified by the issuer"`
 	Groups    []string  `json:"groups" doc:"Those of the last sign-in"`
@@ -184,7 +191,7 @@ func (s *server) signInRoutes() {
 	}, public, func(context.Context, *struct{}) (*written, error) { return writes(s.logout), nil })
 	type sessionOut struct{ Body Data[SignedIn] }
 	route(s, huma.Operation{
-		OperationID: "get-session", Method: http.MethodGet, Path: "/auth/session", Tags: []string{tagSignIn}, Summary: "Who am I, and for how long?",
+		OperationID: sessionOperation, Method: http.MethodGet, Path: "/auth/session", Tags: []string{tagSignIn}, Summary: "Who am I, and for how long?",
 	}, []access.Policy{access.Authenticated}, func(ctx context.Context, _ *struct{}) (*sessionOut, error) {
 		p, _ := access.From(ctx) // the guard has let somebody in
 		out := SignedIn{Actor: p.Actor, OrgID: p.OrgID}
@@ -277,20 +284,12 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) logout(w http.ResponseWriter, r *http.Request) {
-	var out SignedOut
-	if s.SignIn != nil {
-		if err := s.sameOrigin(r); err != nil && s.cookie(r, sessionCookie) != "" {
-			s.answer(w, r, s.problem(r.Context(), err))
-			return
-		}
-		at, err := s.SignIn.SignOut(r.Context(), s.cookie(r, sessionCookie), provision.RequestID(r.Context()))
-		if err != nil {
-			s.answer(w, r, s.problem(r.Context(), err))
-			return
-		}
-		out.RedirectTo = at
-		s.setCookie(w, r, sessionCookie, "", 0)
+	to, err := s.signOut(w, r)
+	if err != nil {
+		s.answer(w, r, s.problem(r.Context(), err))
+		return
 	}
+	out := SignedOut{RedirectTo: to}
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
 		at := out.RedirectTo
 		if at == "" {
@@ -307,7 +306,7 @@ func (s *server) logout(w http.ResponseWriter, r *http.Request) {
 // problem document.
 func (s *server) signInFailed(w http.ResponseWriter, r *http.Request, err error) {
 	var f *oidc.Failure
-	p := (*Problem)(nil)
+	var p *Problem
 	if errors.As(err, &f) {
 		s.Log.InfoContext(r.Context(), "sign-in does not go on", "request", provision.RequestID(r.Context()), "status", f.Status, "reason", f.What, "cause", f.Cause())
 		p = newProblem(failureKinds[f.Status], f.What, f.Fix)

@@ -132,8 +132,15 @@ func (l *Ledger) ChangeWebhook(ctx context.Context, q db.Q, org, id string, fn f
 	return w, nil
 }
 
-// DeleteWebhook removes a webhook with all of its messages.
+// DeleteWebhook removes a webhook with all of its messages; one that is not there is
+// no error. The webhook is locked before its messages, as in [Ledger.ChangeWebhook].
 func (l *Ledger) DeleteWebhook(ctx context.Context, q db.Q, org, id string) error {
+	if _, err := l.webhook(ctx, q, org, id, db.ForUpdate(q.Dialect())); err != nil {
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		return err
+	}
 	if _, err := q.Exec(ctx, `DELETE FROM webhook_deliveries WHERE org_id = $1 AND webhook_id = $2`, org, id); err != nil {
 		return fmt.Errorf("webhook %s: %w", id, err)
 	}

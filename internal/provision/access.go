@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/zopday/provisioner/internal/access"
@@ -118,13 +117,14 @@ func where(ctx context.Context, tx db.Q, p access.Principal, policy access.Polic
 	if sc == nil || sc.Kind == "" {
 		return place{}, wrong("", "is missing", `give {"kind":"org"}, {"kind":"team","id":…} or {"kind":"resource","id":…}`)
 	}
-	pl, found, err := place{Scope: *sc}, false, error(nil)
+	pl, found := place{Scope: *sc}, false
+	var err error
 	switch sc.Kind {
 	case access.OrgScope:
 		if sc.ID != "" {
 			return pl, wrong(".id", "is given for a whole organisation", "leave it out: it is always your own")
 		}
-		return pl, overOrg(p, policy)
+		return pl, overAll(p, policy, "the whole organisation")
 	case access.TeamScope:
 		var t *access.Team
 		if t, err = teamOf(ctx, tx, p.OrgID, sc.ID); err == nil {
@@ -223,13 +223,4 @@ func cursorOK(cursor string) error {
 		return nil
 	}
 	return invalid(job.FieldError{Field: "cursor", Message: "is not a cursor of this list", Fix: "use nextCursor of the page before, or leave it out"})
-}
-
-// scopesOf are the scopes of some assignments.
-func scopesOf(all []access.Assignment) []access.Scope {
-	out := make([]access.Scope, len(all))
-	for i, a := range all {
-		out[i] = a.Scope
-	}
-	return slices.Clip(out)
 }

@@ -150,7 +150,7 @@ func (s *Service) ListAssignments(ctx context.Context, f AssignmentQuery) (items
 		by.RoleID = role.ID
 	}
 	if f.SubjectKind == string(access.SubjectToken) && f.Subject != "" {
-		t, _, err := s.tokenFor(ctx, q, p.OrgID, f.Subject)
+		t, _, err := s.tokenOf(ctx, q, p, access.RoleManage, f.Subject)
 		if err != nil {
 			return nil, "", err
 		}
@@ -162,22 +162,6 @@ func (s *Service) ListAssignments(ctx context.Context, f AssignmentQuery) (items
 	}
 	items, next = nextPage(items, f.Limit, func(a access.Assignment) string { return a.ID })
 	return items, next, nil
-}
-
-// tokenFor finds a token as the subject of assignments.
-func (s *Service) tokenFor(ctx context.Context, q db.Q, org, ref string) (*access.Token, []access.Assignment, error) {
-	if !refRE.MatchString(ref) {
-		return nil, nil, missing("token", "/tokens")
-	}
-	t, err := access.FindToken(ctx, q, org, ref)
-	if errors.Is(err, access.ErrMissing) {
-		return nil, nil, missing("token", "/tokens")
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	holds, err := access.AssignmentsOf(ctx, q, org, []access.Subject{{Kind: access.SubjectToken, ID: t.ID}})
-	return t, holds, err
 }
 
 // DeleteAssignment takes a role from somebody, who is without it from the next

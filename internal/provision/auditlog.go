@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/zopday/provisioner/internal/access"
@@ -48,15 +49,59 @@ type AuditCheck struct {
 }
 
 // VerifyAudit walks the caller's organisation's audit log from its first entry
-// to its last. It reads only; one walk at a time, since it reads everything.
+// to its last. It reads only; one walk of an organisation at a time, since it reads
+// everything. Who waits for another's can leave: the error is then the context's.
 func (s *Service) VerifyAudit(ctx context.Context) (*AuditCheck, error) {
 	p, err := s.auditor(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.walk.Lock()
-	defer s.walk.Unlock()
+	done, err := s.walks.take(ctx, p.OrgID)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	return CheckAudit(ctx, s.Ledger.DB(), p.OrgID)
+}
+
+// turns lets one at a time in, by name; the zero value is ready.
+type turns struct {
+	mu sync.Mutex
+	of map[string]*turn
+}
+
+type turn struct {
+	in  chan struct{} // holds one while somebody is in
+	has int           // how many are in or wait
+}
+
+// take waits for the name's turn, or until the context ends; done ends the turn.
+func (t *turns) take(ctx context.Context, name string) (done func(), err error) {
+	t.mu.Lock()
+	if t.of == nil {
+		t.of = map[string]*turn{}
+	}
+	mine := t.of[name]
+	if mine == nil {
+		mine = &turn{in: make(chan struct{}, 1)}
+		t.of[name] = mine
+	}
+	mine.has++
+	t.mu.Unlock()
+	leave := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if mine.has--; mine.has == 0 {
+			delete(t.of, name)
+		}
+	}
+	select {
+	case mine.in <- struct{}{}:
+		return func() { <-mine.in; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
 }
 
 // CheckAudit walks an organisation's audit log from its first entry to its last.

@@ -171,15 +171,6 @@ func checkRole(name, description string) []job.FieldError {
 	return fields
 }
 
-// overOrg refuses whoever does not hold the policy for the whole organisation: what
-// it manages belongs to no team.
-func overOrg(p access.Principal, policy access.Policy) error {
-	if p.Over(policy).All {
-		return nil
-	}
-	return &access.DeniedError{Policy: policy, Actor: p.Actor, On: "the whole organisation"}
-}
-
 // CreateRole makes a role of the organisation's own. It can hold what the caller
 // holds for the whole organisation.
 func (s *Service) CreateRole(ctx context.Context, r RoleRequest) (*access.Role, error) {
@@ -193,7 +184,7 @@ func (s *Service) CreateRole(ctx context.Context, r RoleRequest) (*access.Role, 
 		return nil, s.refused(ctx, access.RoleManage, "", invalid(fields...))
 	}
 	err := s.changeAccess(ctx, access.RoleManage, "", func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
-		if err := overOrg(p, access.RoleManage); err != nil {
+		if err := overAll(p, access.RoleManage, "the whole organisation"); err != nil {
 			return audit.Entry{}, err
 		}
 		role.OrgID, role.Policies, role.CreatedBy = p.OrgID, policies, p.Actor
@@ -220,7 +211,7 @@ func roleTaken(err error) error {
 
 // ownRole finds a role that can be changed.
 func ownRole(ctx context.Context, tx db.Q, p access.Principal, ref string) (*access.Role, error) {
-	if err := overOrg(p, access.RoleManage); err != nil {
+	if err := overAll(p, access.RoleManage, "the whole organisation"); err != nil {
 		return nil, err
 	}
 	role, err := roleOf(ctx, tx, p.OrgID, ref)

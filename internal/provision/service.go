@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/zopday/provisioner/internal/access"
@@ -53,7 +52,7 @@ type Config struct {
 // A Service carries the use cases out.
 type Service struct {
 	Config
-	walk sync.Mutex // one walk through the audit log at a time
+	walks turns // one walk through the audit log of an organisation at a time
 }
 
 // New prepares the use cases.

@@ -82,7 +82,7 @@ func (s *Service) CreateTeam(ctx context.Context, r TeamRequest) (*access.Team, 
 	}
 	t := &access.Team{Name: r.Name}
 	err := s.changeAccess(ctx, access.RoleManage, "", func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
-		if err := overOrg(p, access.RoleManage); err != nil {
+		if err := overAll(p, access.RoleManage, "the whole organisation"); err != nil {
 			return audit.Entry{}, err
 		}
 		t.OrgID, t.CreatedBy = p.OrgID, p.Actor
@@ -145,7 +145,7 @@ func (s *Service) DeleteTeam(ctx context.Context, ref string) error {
 
 func (s *Service) changeTeam(ctx context.Context, ref string, fn func(ctx context.Context, tx db.Q, p access.Principal, t *access.Team) (audit.Entry, error)) error {
 	return s.changeAccess(ctx, access.RoleManage, ref, func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
-		if err := overOrg(p, access.RoleManage); err != nil {
+		if err := overAll(p, access.RoleManage, "the whole organisation"); err != nil {
 			return audit.Entry{}, err
 		}
 		t, err := teamOf(ctx, tx, p.OrgID, ref)

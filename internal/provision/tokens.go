@@ -47,7 +47,7 @@ func (r TokenRequest) grants() []GrantRequest {
 
 // A TokenRotation asks for another text of a token.
 type TokenRotation struct {
-	ExpiresIn string `json:"expiresIn,omitempty" doc:"As when a token is made; 90d if left out, and never for a token that never expires"`
+	ExpiresIn string `json:"expiresIn,omitempty" doc:"As when a token is made; as long again as the token's text was made for if left out, and never for a token that never expires"`
 	ExpiresAt string `json:"expiresAt,omitempty" format:"date-time" doc:"Instead: when it ends"`
 }
 
@@ -117,6 +117,24 @@ func expiry(now time.Time, in, at string, otherwise *time.Duration) (*time.Time,
 	return &end, nil
 }
 
+// lifeOf is how long a token lasts that is made now; 0: for ever.
+func lifeOf(now time.Time, end *time.Time) time.Duration {
+	if end == nil {
+		return 0
+	}
+	return end.Sub(now)
+}
+
+// asBefore is how long a token lasts after a rotation that does not say: as long as
+// its text was made for, within the bounds of today.
+func asBefore(t *access.Token) *time.Duration {
+	if t.ExpiresAt == nil {
+		return nil
+	}
+	life := min(max(t.Life, tokenLifeMin), tokenLifeMax)
+	return &life
+}
+
 // faults are what is wrong with a request by itself.
 func (r TokenRequest) faults() []job.FieldError {
 	fields := checkName(r.Name)
@@ -156,7 +174,7 @@ func (s *Service) CreateToken(ctx context.Context, r TokenRequest) (*NewToken, e
 		if err != nil {
 			return audit.Entry{}, err
 		}
-		t := access.Token{ID: job.NewID("tok"), OrgID: p.OrgID, Name: r.Name, CreatedBy: p.Actor, ExpiresAt: end}
+		t := access.Token{ID: job.NewID("tok"), OrgID: p.OrgID, Name: r.Name, CreatedBy: p.Actor, ExpiresAt: end, Life: lifeOf(now, end)}
 		give, err := s.toGive(ctx, tx, p, r, spaces)
 		if err != nil {
 			return audit.Entry{}, err
@@ -221,7 +239,8 @@ func (s *Service) toGive(ctx context.Context, tx db.Q, p access.Principal, r Tok
 
 // tokenOf finds a token for a caller with what it holds. One that reaches beyond
 // what the caller manages is not there for that caller.
-func (s *Service) tokenOf(ctx context.Context, q db.Q, p access.Principal, ref string) (*access.Token, []access.Assignment, error) {
+// policy is that which the caller looks for it by.
+func (s *Service) tokenOf(ctx context.Context, q db.Q, p access.Principal, policy access.Policy, ref string) (*access.Token, []access.Assignment, error) {
 	none := missing("token", "/tokens")
 	if !refRE.MatchString(ref) {
 		return nil, nil, none
@@ -237,7 +256,7 @@ func (s *Service) tokenOf(ctx context.Context, q db.Q, p access.Principal, ref s
 	if err != nil {
 		return nil, nil, err
 	}
-	ok, err := managed(ctx, q, p, access.TokenManage, holds, nil)
+	ok, err := managed(ctx, q, p, policy, holds, nil)
 	if err == nil && !ok {
 		err = none
 	}
@@ -289,7 +308,7 @@ func (s *Service) GetToken(ctx context.Context, ref string) (*TokenView, error) 
 	if err != nil {
 		return nil, err
 	}
-	t, holds, err := s.tokenOf(ctx, s.Ledger.DB(), p, ref)
+	t, holds, err := s.tokenOf(ctx, s.Ledger.DB(), p, access.TokenManage, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +319,7 @@ func (s *Service) GetToken(ctx context.Context, ref string) (*TokenView, error) 
 // RevokeToken ends a token at once and for good. Its row stays, for the audit log.
 func (s *Service) RevokeToken(ctx context.Context, ref string) error {
 	return s.changeAccess(ctx, access.TokenManage, ref, func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
-		t, holds, err := s.tokenOf(ctx, tx, p, ref)
+		t, holds, err := s.tokenOf(ctx, tx, p, access.TokenManage, ref)
 		if err != nil {
 			return audit.Entry{}, err
 		}
@@ -322,7 +341,7 @@ func (s *Service) RevokeToken(ctx context.Context, ref string) error {
 func (s *Service) RotateToken(ctx context.Context, ref string, r TokenRotation) (*NewToken, error) {
 	made := &NewToken{Secret: access.NewSecret()}
 	err := s.changeAccess(ctx, access.TokenManage, ref, func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
-		t, holds, err := s.tokenOf(ctx, tx, p, ref)
+		t, holds, err := s.tokenOf(ctx, tx, p, access.TokenManage, ref)
 		if err != nil {
 			return audit.Entry{}, err
 		}
@@ -344,14 +363,10 @@ func (s *Service) RotateToken(ctx context.Context, ref string, r TokenRotation) 
 		if err != nil {
 			return audit.Entry{}, err
 		}
-		life := tokenLife
-		otherwise := &life
-		if t.ExpiresAt == nil {
-			otherwise = nil
-		}
-		if t.ExpiresAt, err = expiry(now, r.ExpiresIn, r.ExpiresAt, otherwise); err != nil {
+		if t.ExpiresAt, err = expiry(now, r.ExpiresIn, r.ExpiresAt, asBefore(t)); err != nil {
 			return audit.Entry{}, err
 		}
+		t.Life = lifeOf(now, t.ExpiresAt)
 		if err := access.RotateToken(ctx, tx, t, made.Secret); err != nil {
 			return audit.Entry{}, err
 		}

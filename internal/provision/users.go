@@ -44,7 +44,7 @@ func (s *Service) GetUser(ctx context.Context, id string) (*access.Person, error
 func (s *Service) userManager(ctx context.Context) (access.Principal, error) {
 	p, err := s.viewer(ctx, access.RoleManage)
 	if err == nil {
-		if err = overOrg(p, access.RoleManage); err != nil {
+		if err = overAll(p, access.RoleManage, "the whole organisation"); err != nil {
 			err = refusalOf(err)
 		}
 	}
@@ -70,7 +70,7 @@ func (s *Service) PatchUser(ctx context.Context, id string, r UserPatch) (*acces
 	}
 	var u *access.Person
 	err := s.changeAccess(ctx, access.RoleManage, id, func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
-		if err := overOrg(p, access.RoleManage); err != nil {
+		if err := overAll(p, access.RoleManage, "the whole organisation"); err != nil {
 			return audit.Entry{}, err
 		}
 		var err error

@@ -108,7 +108,7 @@ func earlierSecret(id string) string { return id + "/before" }
 // manageWebhooks runs a change by who may manage webhooks of the whole organisation.
 func (s *Service) manageWebhooks(ctx context.Context, id, action string, fn func(ctx context.Context, tx db.Q, p access.Principal) (map[string]any, error)) error {
 	return s.mutate(ctx, access.WebhookManage, id, func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
-		if err := overOrg(p, access.WebhookManage); err != nil {
+		if err := overAll(p, access.WebhookManage, "the whole organisation"); err != nil {
 			return audit.Entry{}, err
 		}
 		detail, err := fn(ctx, tx, p)
@@ -158,7 +158,7 @@ func (s *Service) CreateWebhook(ctx context.Context, r WebhookRequest) (*Webhook
 func (s *Service) webhookViewer(ctx context.Context) (access.Principal, error) {
 	p, err := s.viewer(ctx, access.WebhookView)
 	if err == nil {
-		if err = overOrg(p, access.WebhookView); err != nil {
+		if err = overAll(p, access.WebhookView, "the whole organisation"); err != nil {
 			err = s.refused(ctx, access.WebhookView, "", err)
 		}
 	}

@@ -110,7 +110,7 @@ func (s *Service) EffectivePermissions(ctx context.Context, subject, resource st
 		at = &pl
 	}
 	out := &Permissions{Resource: resource, Works: true}
-	subjects, err := s.subjects(ctx, q, p.OrgID, access.Subject{Kind: access.SubjectKind(kind), ID: id}, out)
+	subjects, err := s.subjects(ctx, q, p, access.Subject{Kind: access.SubjectKind(kind), ID: id}, out)
 	if err != nil {
 		return nil, err
 	}
@@ -145,9 +145,9 @@ func resourceField(err error) error {
 }
 
 // subjects are all under whose names somebody holds something.
-func (s *Service) subjects(ctx context.Context, q db.Q, org string, sub access.Subject, out *Permissions) ([]access.Subject, error) {
+func (s *Service) subjects(ctx context.Context, q db.Q, p access.Principal, sub access.Subject, out *Permissions) ([]access.Subject, error) {
 	if sub.Kind == access.SubjectToken {
-		t, _, err := s.tokenFor(ctx, q, org, sub.ID)
+		t, _, err := s.tokenOf(ctx, q, p, access.RoleManage, sub.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func (s *Service) subjects(ctx context.Context, q db.Q, org string, sub access.S
 		out.Subject = "token:" + t.ID
 		return []access.Subject{sub}, nil
 	}
-	checked, err := subjectOfRequest(ctx, q, org, "subject", &sub)
+	checked, err := subjectOfRequest(ctx, q, p.OrgID, "subject", &sub)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (s *Service) subjects(ctx context.Context, q db.Q, org string, sub access.S
 	if checked.Kind != access.SubjectUser {
 		return []access.Subject{checked}, nil
 	}
-	known, enabled, err := access.UserSubjects(ctx, q, org, checked.ID)
+	known, enabled, err := access.UserSubjects(ctx, q, p.OrgID, checked.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -318,6 +318,7 @@ func (s *SignIn) Session(ctx context.Context, secret string) (access.Session, ac
 		return access.Session{}, access.Principal{}, access.ErrUnauthenticated
 	}
 	p, err := s.principal(ctx, i, got.User.Actor(), got.User.Groups, got.User.Subjects())
+	p.Session = got.Hash
 	return got, p, err
 }
 
