@@ -31,7 +31,7 @@ const (
 	simAccessKey  = "AKIAIOSFODNN7EXAMPLE" //nolint:gosec // the example keys of AWS's own documentation
 	simPartnerKey = "AKIAI44QH8DHBEXAMPLE" //nolint:gosec // of the second account
 	simSecretKey  = "simulated-secret"
-	simToken      = "ya29.example" //nolint:gosec // opens nothing but a simulation
+	simToken      = "ya29.example" // opens nothing but a simulation
 )
 
 // simulation is the simulated clouds, served over HTTP.

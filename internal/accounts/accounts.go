@@ -35,19 +35,20 @@ type Account struct {
 	TeamID         string         `json:"teamId,omitempty" doc:"Jobs of this team alone may use it; empty: all of the organisation's"`
 	Name           string         `json:"name"`
 	Provider       job.Provider   `json:"provider,omitempty" doc:"Empty for default: the process's own identity, at every cloud"`
-	Method         cloud.Method   `json:"method"`
+	Method         cloud.Method   `json:"method,omitempty" doc:"How its credentials are come by"`
 	Level          Level          `json:"permissionLevel" enum:"read_only,read_write" doc:"read_only: its clients cannot send a call that changes anything, so that jobs of mode adopt alone can use it"`
 	Reach          *job.Reach     `json:"reach,omitempty" doc:"How the provisioner gets to private endpoints there; left out: the server's own setting"`
 	Settings       cloud.Settings `json:"settings"`
 	Holder         string         `json:"holder,omitempty" doc:"The AWS account, project or subscription that the credentials were found to belong to. Credentials of another one are refused"`
 	VerifiedAt     *time.Time     `json:"verifiedAt,omitempty"`
-	Verification   *Findings  `json:"verification,omitempty" doc:"What the last POST …/verify found"`
+	Verification   *Findings      `json:"verification,omitempty" doc:"What the last POST …/verify found"`
 	Revision       int64          `json:"revision"`
 	CreatedBy      string         `json:"createdBy,omitempty"`
 	CreatedAt      *time.Time     `json:"createdAt,omitempty"`
 	UpdatedAt      *time.Time     `json:"updatedAt,omitempty"`
 	HasCredentials bool           `json:"hasCredentials" doc:"Something secret is stored for it"`
 	Configured     bool           `json:"configured,omitempty" doc:"It comes with the server's own configuration, and cannot be changed here"`
+	Limited        bool           `json:"limited,omitempty" doc:"You may have jobs made in it and not see more of it: team, name, cloud and permission level are all that is told; what the other fields say means nothing"`
 }
 
 // Findings are what a cloud said of an account's credentials.
@@ -203,7 +204,7 @@ func (s *Store) List(ctx context.Context, org string) ([]Account, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cloud accounts: %w", err)
 	}
-	defer rows.Close() //nolint:errcheck // Err says what went wrong
+	defer rows.Close()
 	var own []Account
 	for rows.Next() {
 		a, err := scan(rows)
@@ -314,25 +315,6 @@ func (s *Store) Delete(ctx context.Context, tx db.Q, a *Account) error {
 	return s.o.Secrets.Delete(ctx, tx, a.OrgID, a.ID)
 }
 
-// Users are the IDs of jobs that still stand for something and work in an
-// account, at most n of them.
-func (s *Store) Users(ctx context.Context, q db.Q, a *Account, n int) ([]string, error) {
-	rows, err := q.Query(ctx, `SELECT id FROM provisioning_jobs WHERE org_id = $1 AND cloud_account_id = $2 AND status <> 'cancelled' ORDER BY id LIMIT $3`, a.OrgID, a.ID, n)
-	if err != nil {
-		return nil, fmt.Errorf("jobs of cloud account %s: %w", a.Name, err)
-	}
-	defer rows.Close() //nolint:errcheck // Err says what went wrong
-	var out []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, fmt.Errorf("jobs of cloud account %s: %w", a.Name, err)
-		}
-		out = append(out, id)
-	}
-	return out, rows.Err()
-}
-
 func (s *Store) putSecret(ctx context.Context, tx db.Q, a *Account, secret cloud.Secret) error {
 	if secret == (cloud.Secret{}) {
 		if a.HasCredentials && s.o.Secrets != nil {
@@ -344,7 +326,7 @@ func (s *Store) putSecret(ctx context.Context, tx db.Q, a *Account, secret cloud
 	if s.o.Secrets == nil {
 		return ErrNoSecrets
 	}
-	text, err := json.Marshal(secret)
+	text, err := json.Marshal(secret) //nolint:gosec // the text goes to the secret store, which encrypts it
 	if err != nil {
 		return fmt.Errorf("cloud account %s: credentials: %w", a.Name, err)
 	}

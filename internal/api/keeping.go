@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -69,7 +70,7 @@ func (s *server) backupRoute(policies []access.Policy, tags []string) {
 			for {
 				// Not every writer has deadlines (a test's recorder has none).
 				_ = rc.SetWriteDeadline(time.Now().Add(backupStall))
-				if _, err := io.CopyN(w, file, 1<<20); err == io.EOF {
+				if _, err := io.CopyN(w, file, 1<<20); errors.Is(err, io.EOF) {
 					return
 				} else if err != nil {
 					s.Log.WarnContext(hc.Context(), "a backup was cut off", "error", err)

@@ -261,15 +261,15 @@ func TestStreamsOfAToken(t *testing.T) {
 	}
 	first, second := open(viewerToken), open(viewerToken)
 	third := open(viewerToken)
-	if first.StatusCode != 200 || second.StatusCode != 200 || third.StatusCode != 429 || third.Header.Get("Retry-After") == "" {
+	if first.StatusCode != http.StatusOK || second.StatusCode != http.StatusOK || third.StatusCode != http.StatusTooManyRequests || third.Header.Get("Retry-After") == "" {
 		t.Errorf("%d %d %d", first.StatusCode, second.StatusCode, third.StatusCode)
 	}
-	if resp := open(adminToken); resp.StatusCode != 200 {
+	if resp := open(adminToken); resp.StatusCode != http.StatusOK {
 		t.Errorf("another token: %d", resp.StatusCode)
 	}
 	_ = first.Body.Close()
 	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if resp := open(viewerToken); resp.StatusCode == 200 {
+		if resp := open(viewerToken); resp.StatusCode == http.StatusOK {
 			break
 		}
 		if time.Since(begun) > 5*time.Second {

@@ -34,7 +34,7 @@ func TestSignInWithABrowser(t *testing.T) {
 	if a.status != 200 || !strings.Contains(string(a.body), `"data"`) {
 		t.Fatalf("after the sign-in: %d %s", a.status, a.body)
 	}
-	session, began := "", ""
+	var session, began string
 	for _, c := range cookies {
 		for _, want := range []string{"Path=/", "HttpOnly", "Secure", "SameSite=Lax"} {
 			if !strings.Contains(c, want) {

@@ -283,9 +283,8 @@ func (p pool) crashes(t *testing.T, action job.RemediationAction) {
 		}
 	})
 	start := r.freeze(r.world.Snapshot())
-	since := 0
 	measure := thaw(t, sim.Options{Seed: 14}, *start)
-	since = measure.lastEntry()
+	since := measure.lastEntry()
 	measure.start()
 	measure.remediate(subject, action)
 	measure.await(job.Completed)

@@ -27,7 +27,7 @@ func (l *Ledger) TeamsOf(ctx context.Context, org string, jobs []string) (map[st
 		for rows.Next() {
 			var id, team string
 			if err := rows.Scan(&id, &team); err != nil {
-				rows.Close() //nolint:errcheck,gosec // the error that matters is the one above
+				_ = rows.Close() // the error that matters is the one above
 				return nil, fmt.Errorf("teams of jobs: %w", err)
 			}
 			out[id] = team

@@ -111,8 +111,8 @@ func (s *Service) seenSpaces(ctx context.Context, p access.Principal, policy acc
 
 // overSpace finds a space for a caller: one that the caller may not see is not
 // there, one without the policy over it is refused.
-func (s *Service) overSpace(ctx context.Context, p access.Principal, policy access.Policy, ref string, types ...string) (*configv1.Space, error) {
-	got, err := s.space(ctx, p, ref, types...)
+func (s *Service) overSpace(ctx context.Context, p access.Principal, policy access.Policy, ref string) (*configv1.Space, error) {
+	got, err := s.space(ctx, p, ref)
 	if err != nil {
 		return nil, err
 	}

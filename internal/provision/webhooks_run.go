@@ -133,7 +133,7 @@ func (s *Service) deliver(ctx context.Context, d *job.Delivery, now, held time.T
 		d.Code, failed = s.Webhooks.Sender.Send(ctx, webhook.Message{ID: d.ID, URL: w.URL, Body: body, Secrets: keys}, s.Now())
 	}
 	if ctx.Err() != nil {
-		return "", nil // the process ends: whoever takes it next sends it again
+		return "", nil //nolint:nilerr // the process ends: whoever takes it next sends it again
 	}
 	d.Attempts++
 	d.Status, d.Error, d.NextAt, outcome = job.DeliveryDone, "", nil, "delivered"

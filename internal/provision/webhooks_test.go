@@ -64,7 +64,7 @@ func (m *mailroom) receive(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil || webhook.Verify(r.Header, body, m.secret, m.now) != nil {
 		m.bad++
-		w.WriteHeader(401)
+		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
 	var got webhookMessage

@@ -303,7 +303,7 @@ func TestNothingIsPrinted(t *testing.T) {
 		s := store(t, d, src)
 		put(t, s, d, "s000", canary)
 		var out strings.Builder
-		for _, v := range []any{s, *src2(src), &src, struct{ S *secrets.Store }{s}, status(t, d)} {
+		for _, v := range []any{s, src, &src, struct{ S *secrets.Store }{s}, status(t, d)} {
 			fmt.Fprintf(&out, "%v %+v %#v %s %q %x %d\n", v, v, v, v, v, v, v)
 			b, err := json.Marshal(v)
 			if err != nil {
@@ -325,5 +325,3 @@ func TestNothingIsPrinted(t *testing.T) {
 		}
 	})
 }
-
-func src2(s secrets.Source) *secrets.Source { return &s }

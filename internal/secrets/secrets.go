@@ -145,7 +145,7 @@ func (s *Store) writer(ctx context.Context, q db.Q) (*ring, error) {
 	return s.current(ctx, q)
 }
 
-const insertSecret = `INSERT INTO secrets (org_id, id, key_id, wrapped_key, ciphertext, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, %[1]s, %[1]s) ON CONFLICT `
+const insertSecret = `INSERT INTO secrets (org_id, id, key_id, wrapped_key, ciphertext, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, %[1]s, %[1]s) ON CONFLICT ` //nolint:gosec // SQL with placeholders, no credential
 
 // Put writes a secret, or replaces it, in the caller's transaction.
 func (s *Store) Put(ctx context.Context, q db.Q, org, id string, plaintext []byte) error {

@@ -235,9 +235,9 @@ func (p *Provider) adoptedValkey(x *valkeyInstance) adoptedStore {
 			}
 		}
 	}
-	note := func(fault bool, format string, args ...any) {
+	note := func(fault bool, text string) {
 		if fault {
-			a.notes = append(a.notes, fmt.Sprintf(format, args...))
+			a.notes = append(a.notes, text)
 		}
 	}
 	note(!a.info.TLSRequired, "MS-03: TLS is off")

@@ -50,7 +50,7 @@ func TestClassifyDatastoreAnswers(t *testing.T) {
 			resp := httptest.NewRecorder()
 			resp.Code = c.status
 			req := httptest.NewRequestWithContext(t.Context(), c.method, c.path, http.NoBody)
-			got := classifyAnswer(c.service, op, req, resp.Result(), []byte(c.body)) //nolint:bodyclose // it has none
+			got := classifyAnswer(c.service, op, req, resp.Result(), []byte(c.body))
 			if got.Class != c.class || op != c.op {
 				t.Errorf("%s is %s (%s), want %s of %s", op, got.Class, got.Code, c.class, c.op)
 			}

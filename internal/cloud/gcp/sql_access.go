@@ -81,7 +81,7 @@ func (a sqlAccess) query(ctx context.Context, database, statements string) ([][]
 // readsOnly reports whether every statement is a query. What looks like anything
 // else counts as a change, also where it is none.
 func readsOnly(statements string) bool {
-	for _, s := range strings.Split(strings.TrimRight(strings.TrimSpace(statements), ";"), ";") {
+	for s := range strings.SplitSeq(strings.TrimRight(strings.TrimSpace(statements), ";"), ";") {
 		word, rest, _ := strings.Cut(strings.ToUpper(strings.TrimSpace(s)), " ")
 		if word == "SET" && rest == "SEARCH_PATH TO PG_CATALOG" {
 			continue

@@ -172,7 +172,7 @@ func flag(x *sqladmin.DatabaseInstance, name string) string {
 
 // keptBackups is how many backups the text of SQL-05 says are kept.
 func keptBackups(text string) int {
-	n, _ := strconv.Atoi(strings.TrimSuffix(text, " kept")) //nolint:errcheck // "off" keeps none
+	n, _ := strconv.Atoi(strings.TrimSuffix(text, " kept")) // "off" keeps none
 	return n
 }
 

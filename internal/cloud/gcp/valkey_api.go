@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/zopday/provisioner/internal/cloud/lookup"
 )
@@ -123,13 +124,13 @@ func (p *Provider) valkeyCA(ctx context.Context, id string) (string, error) {
 	if err := p.data.memorystore.do(ctx, http.MethodGet, id+"/certificateAuthority", nil, nil, &out); err != nil {
 		return "", err
 	}
-	text := ""
+	var text strings.Builder
 	for _, c := range out.Managed.Certs {
 		for _, pem := range c.Certificates {
-			text += pem
+			text.WriteString(pem)
 		}
 	}
-	return text, nil
+	return text.String(), nil
 }
 
 // changeValkey makes, changes or deletes an instance, and names the operation.

@@ -153,7 +153,7 @@ func TestAzure(t *testing.T) {
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer t" {
 			w.Header().Set("WWW-Authenticate", `Bearer authorization="https://login.microsoftonline.com/t", resource="https://vault.azure.net"`)
-			w.WriteHeader(401)
+			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
 		var in struct{ Alg, Value string }

@@ -42,8 +42,8 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 			break
 		}
 	}
-	ctx, _ := chromedp.NewExecAllocator(context.Background(), opts...) //nolint:govet // it ends with the process, see Main
-	ctx, _ = chromedp.NewContext(ctx)                                  //nolint:govet // likewise
+	ctx, _ := chromedp.NewExecAllocator(context.Background(), opts...) // it ends with the process, see Main
+	ctx, _ = chromedp.NewContext(ctx)                                  // likewise
 	return ctx, chromedp.Do(ctx)
 })
 
