@@ -60,7 +60,7 @@ func TestFormatsOfAccess(t *testing.T) {
 		{"teams list", []string{"NAME", "shop", "team_1"}, "GET /teams"},
 		{"teams create shop", []string{"shop", "team_1"}, "POST /teams"},
 		{"teams rename shop bank", []string{"shop"}, "PATCH /teams/shop"},
-		{"whoami", []string{"token:ci", "default", "vm:operate", "job_1", "Editor asg_1"}, "GET /whoami"},
+		{"whoami", []string{"token:ci", "default", "Editor for job_1 (asg_1)", "vm:operate"}, "GET /whoami"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			args := strings.Fields(tc.args)
@@ -179,5 +179,33 @@ func TestOrganisationsOnTheDatabase(t *testing.T) {
 	}
 	if len(asked) != 5 || asked[3] != "list postgres://secret@x" {
 		t.Errorf("%q", asked)
+	}
+}
+
+// TestWhoAmIByAssignment: what is held is told once for each assignment, with the
+// names of teams; and it is said when nothing is.
+func TestWhoAmIByAssignment(t *testing.T) {
+	f := withAccess(t)
+	f.answers["GET /whoami"] = `{"data":{"organisation":{"id":"default","name":"default"},"actor":"token:ci","permissions":[
+		{"policy":"vm:operate","held":[{"role":"Editor","scope":{"kind":"team","id":"team_1"},"assignment":"asg_1"},{"role":"Viewer","scope":{"kind":"org"}}]},
+		{"policy":"vm:view","held":[{"role":"Editor","scope":{"kind":"team","id":"team_1"},"assignment":"asg_1"},{"role":"Own","scope":{"kind":"team","id":"team_gone"},"assignment":"asg_2"}]}]}}`
+	want := `Actor         token:ci
+Organisation  default (default)
+
+Editor for the team shop (asg_1)
+  vm:operate, vm:view
+
+Viewer for the whole organisation (by the configuration of sign-in)
+  vm:operate
+
+Own for the team team_gone (asg_2)
+  vm:view
+`
+	if got := run(t, f).do("whoami"); got.code != exitDone || got.out != want {
+		t.Errorf("exit code %d: %s", got.code, cmp.Diff(want, got.out))
+	}
+	f.answers["GET /effective-permissions"] = `{"data":{"subject":"token:tok_1","works":true,"permissions":[]}}`
+	if got := run(t, f).do("assignments", "check", "token:ci"); got.code != exitDone || !strings.Contains(got.out, "token:tok_1 holds nothing") {
+		t.Errorf("exit code %d: %q", got.code, got.out)
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -32,5 +33,12 @@ func TestEdgeOptions(t *testing.T) {
 		if got != tc.want {
 			t.Errorf("%+v: %s, want %s", tc.o, got, tc.want)
 		}
+	}
+}
+
+// TestBindIsInTheHelp: the other name of --listen is told.
+func TestBindIsInTheHelp(t *testing.T) {
+	if got := run(t, nil).do("serve", "--help"); !strings.Contains(got.out, "--bind is the same") {
+		t.Errorf("exit code %d: %s", got.code, got.out)
 	}
 }

@@ -2,9 +2,16 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"log"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -201,5 +208,28 @@ func TestCtrlCDetaches(t *testing.T) {
 	}
 	if f.sent("DELETE") > 0 {
 		t.Error("Ctrl-C deleted the job")
+	}
+}
+
+// TestCertificatesThatAreNotTrusted: what to do depends on what is wrong with one.
+func TestCertificatesThatAreNotTrusted(t *testing.T) {
+	srv := httptest.NewTLSServer(http.NotFoundHandler())
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	defer srv.Close()
+	r := run(t, nil)
+	r.env["ZOPDAY_SERVER"], r.env["ZOPDAY_TOKEN"] = srv.URL, "zop_x"
+	got := r.do("jobs", "list")
+	if got.code != exitUnreachable || !strings.Contains(got.err, "SSL_CERT_FILE") || strings.Contains(got.err, "zopday serve") {
+		t.Errorf("exit code %d: %s", got.code, got.err)
+	}
+	for want, err := range map[string]error{
+		"SSL_CERT_FILE":                &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}},
+		"as its certificate does":      &tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: srv.Certificate(), Host: "db"}},
+		"a certificate that is valid":  &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Cert: srv.Certificate(), Reason: x509.Expired}},
+		"start one with zopday serve ": errors.New("connection refused"),
+	} {
+		if got := whenUnreachable(&client.Unreachable{Server: "x", Err: err}); !strings.Contains(got, want) {
+			t.Errorf("%v: %s", err, got)
+		}
 	}
 }

@@ -3,6 +3,8 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,10 +86,28 @@ func (a *app) explainError(err error) failure {
 		}
 		return failure{what: what, code: "unreachable", rows: []row{
 			{"Server", fmt.Sprintf("%s (from %s)", a.cfg.Server.Value, a.cfg.Server.Origin)},
-			{"Do", "start one with zopday serve or zopday sandbox, or name another with --server"},
+			{"Do", whenUnreachable(err)},
 		}, foot: []string{"More: zopday doctor"}}
 	}
 	return failure{what: err.Error()}
+}
+
+// whenUnreachable is what to do about a server that did not answer.
+func whenUnreachable(err error) string {
+	var (
+		name    x509.HostnameError
+		invalid x509.CertificateInvalidError
+		cert    *tls.CertificateVerificationError
+	)
+	switch {
+	case errors.As(err, &name):
+		return "name the server with --server as its certificate does, or give it a certificate that names it so"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "give the server a certificate that is valid now (it reads its file again by itself), or set this machine's clock"
+	case errors.As(err, &cert):
+		return "if the certificate is of an authority of your own: export SSL_CERT_FILE=ca.pem, the file with that authority's certificate (on macOS and Windows the system has to trust it)"
+	}
+	return "start one with zopday serve or zopday sandbox, or name another with --server"
 }
 
 func (a *app) explainProblem(p *client.Problem) failure {
@@ -120,42 +140,6 @@ func (a *app) explainProblem(p *client.Problem) failure {
 	}
 	return f
 }
-
-// asCommands puts the commands in the place of the requests that the API's hints
-// speak of; a hint without a command for it stays as it came.
-var asCommands = strings.NewReplacer(
-	"GET …/plan lists", "zopday jobs plan JOB lists",
-	"Repeat the request with ?confirm=", "Repeat the command with --confirm ",
-	"repeat the request with ?confirm=", "repeat the command with --confirm ",
-	"GET /provisioning-jobs lists", "zopday jobs list shows",
-	"GET /spaces lists", "zopday spaces list shows",
-	"GET …/databases lists", "zopday databases list JOB shows",
-	"name one of GET …/databases", "name one of zopday databases list JOB with --database",
-	"GET …/connections lists", "zopday connections list JOB shows",
-	": POST …/connections", ": zopday connections create JOB SERVICE",
-	"(POST …/rotate)", "(zopday connections rotate)",
-	"use POST and DELETE /provisioning-jobs/", "use zopday databases create and delete for ",
-	"GET /schedules lists", "zopday schedules list shows",
-	"add ?confirm=", "add --confirm ",
-	"from GET /spaces", "from zopday spaces list",
-	": GET /spaces", ": zopday spaces list",
-	": POST /spaces", ": zopday spaces register",
-	"GET /catalog/components lists", "zopday components list shows",
-	"from GET /catalog/components", "from zopday components list",
-	"GET /catalog/components has", "zopday components get NAME -o json has",
-	`Send it with {"componentOp":"upgrade"}`, "Send it with zopday components upgrade JOB",
-	`or go back with {"componentOp":"rollback"}`, "or go back with zopday components rollback JOB",
-	"Change it with PATCH config.spec.component", "Change it with zopday jobs update JOB --set component.version=VERSION",
-	"change version or values with PATCH config.spec.component", "change version or values with zopday jobs update JOB --set component.version=VERSION",
-	`submit it with PATCH {"status":"queued"}`, "submit it with zopday jobs submit JOB",
-	"GET the job to see", "zopday jobs get JOB, to see",
-	"Retry it with POST …/retry", "Retry it with zopday jobs retry JOB",
-	"tear it down with DELETE", "tear it down with zopday jobs delete JOB",
-	"cancel it with DELETE", "cancel it with zopday jobs cancel JOB",
-	"(PATCH the job)", "(zopday jobs update JOB)",
-	"GET /catalog/policies has", "zopday accounts policy CLOUD FAMILY has",
-	"GET the job, look at what changed", "Look with zopday jobs get JOB at what changed",
-)
 
 // problemDocument is an error as RFC 9457 says, on one line. The server's own
 // document is passed on as it came.

@@ -281,6 +281,10 @@ func (a *app) assignmentsCheck() *cobra.Command {
 				if !p.Works {
 					a.warn("%s cannot come in: revoked, expired or disabled.", clean(p.Subject))
 				}
+				if len(p.Permissions) == 0 {
+					fmt.Fprintf(w, "%s holds nothing there, of what you manage.\n", clean(p.Subject))
+					return
+				}
 				a.permissionTable(w, p.Permissions)
 			})
 		},

@@ -59,7 +59,7 @@ another worker goes on.`,
 		},
 	}
 	serveFlags(cmd, &o)
-	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:5087", "`address` to listen on, port 0 is any free one; or unix: and a path. Beyond this machine it needs --tls-cert")
+	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:5087", "`address` to listen on, port 0 is any free one; or unix: and a path. Beyond this machine it needs --tls-cert. --bind is the same")
 	cmd.Flags().StringVar(&o.DB, "db", "zopday.db", "`path` of an SQLite file, or a postgres:// DSN; ZOPDAY_DB keeps a password out of the arguments")
 	addSecretKey(cmd, &o.SecretKey)
 	cmd.Flags().StringVar(&o.Migrate, "migrate", "auto", "auto brings the schema up to date where the role owns the tables; false leaves that to zopday migrate")

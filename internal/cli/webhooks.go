@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/url"
@@ -32,6 +33,10 @@ func (a *app) webhooksList() *cobra.Command {
 			resp, items, _, err := c.ListWebhooks(ctx, nil)
 			if err != nil {
 				return err
+			}
+			if len(items) == 0 && !a.machine() {
+				a.say("No webhooks yet: zopday webhooks create makes one.")
+				return nil
 			}
 			return a.print(resp, func(w io.Writer) {
 				t := table{head: []string{"NAME", "TO", "MESSAGES", "STATE", "ID"}}
@@ -106,16 +111,56 @@ func (a *app) webhooksSwitch(use, short string, on bool) *cobra.Command {
 	})
 }
 
+// webhookNames are the webhooks to choose from.
+func (a *app) webhookNames(ctx context.Context, c *client.Client) ([]string, error) {
+	_, all, _, err := c.ListWebhooks(ctx, few)
+	var out []string
+	for _, h := range all {
+		out = append(out, clean(h.Name)+"\t"+clean(h.URL))
+	}
+	return out, err
+}
+
+// webhookID is the ID of a webhook that is given by its ID or its name. What is
+// neither is left to the server to say.
+func (a *app) webhookID(ctx context.Context, c *client.Client, ref string) (string, error) {
+	if job.LooksLikeID(ref) {
+		return ref, nil
+	}
+	q := url.Values{"limit": few["limit"]}
+	for {
+		rctx, cancel := a.request(ctx)
+		_, all, next, err := c.ListWebhooks(rctx, q)
+		cancel()
+		if err != nil {
+			return "", err
+		}
+		for _, h := range all {
+			if h.Name == ref {
+				return h.ID, nil
+			}
+		}
+		if next == "" {
+			return ref, nil
+		}
+		q.Set("cursor", next)
+	}
+}
+
 // webhookCmd is a command about one webhook.
 func (a *app) webhookCmd(use, short string, run func(cmd *cobra.Command, c *client.Client, id string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: use + " ID", Short: short, Args: args(1, 1, "the webhook's ID"),
+		Use: use + " WEBHOOK", Short: short, Args: args(1, 1, "a webhook: its ID or its name"), ValidArgsFunction: a.completeAt(a.webhookNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
 				return err
 			}
-			return run(cmd, c, args[0])
+			id, err := a.webhookID(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			return run(cmd, c, id)
 		},
 	}
 }
@@ -167,6 +212,10 @@ func (a *app) webhooksDeliveries() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if len(items) == 0 && !a.machine() {
+			a.say("No messages yet: zopday webhooks test sends one.")
+			return nil
+		}
 		return a.print(resp, func(w io.Writer) {
 			now := a.now()
 			t := table{head: []string{"MESSAGE", "TYPE", "STATUS", "TRIES", "ANSWER", "AGE", "WHY"}}
@@ -186,15 +235,20 @@ func (a *app) webhooksDeliveries() *cobra.Command {
 
 func (a *app) webhooksRedeliver() *cobra.Command {
 	return &cobra.Command{
-		Use: "redeliver ID MESSAGE", Short: "Send a message that is over once more", Args: args(2, 2, "the webhook's ID and the message's"),
+		Use: "redeliver WEBHOOK MESSAGE", Short: "Send a message that is over once more", Args: args(2, 2, "a webhook, by its ID or its name, and the message's ID"),
+		ValidArgsFunction: a.completeAt(a.webhookNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
 				return err
 			}
+			id, err := a.webhookID(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
 			ctx, cancel := a.request(cmd.Context())
 			defer cancel()
-			resp, d, err := c.Redeliver(ctx, args[0], args[1])
+			resp, d, err := c.Redeliver(ctx, id, args[1])
 			if err != nil {
 				return err
 			}
