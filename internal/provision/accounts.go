@@ -50,7 +50,8 @@ type AccountPatch struct {
 	Credentials *AccountCredentials `json:"credentials,omitempty" doc:"Replaces what is stored"`
 }
 
-// ListAccounts lists the cloud accounts that the caller may see, by name.
+// ListAccounts lists the cloud accounts that the caller may see, by name. Of those
+// that the caller may only have jobs made in, it tells what Brief does.
 func (s *Service) ListAccounts(ctx context.Context) ([]accounts.Account, error) {
 	p, err := s.viewer(ctx, access.CloudAccountView)
 	if err != nil {
@@ -64,16 +65,31 @@ func (s *Service) ListAccounts(ctx context.Context) ([]accounts.Account, error) 
 		return nil, err
 	}
 	may := p.Over(access.CloudAccountView)
-	return slices.DeleteFunc(all, func(a accounts.Account) bool { return !may.Covers(a.TeamID, a.ID) }), nil
+	out := []accounts.Account{}
+	for _, a := range all {
+		switch {
+		case may.Covers(a.TeamID, a.ID):
+			out = append(out, a)
+		case mayUse(p, &a):
+			out = append(out, a.Brief())
+		}
+	}
+	return out, nil
 }
 
-// GetAccount reads one cloud account, by its ID or its name.
+// GetAccount reads one cloud account, by its ID or its name; Brief of one that the
+// caller may only have jobs made in.
 func (s *Service) GetAccount(ctx context.Context, ref string) (*accounts.Account, error) {
 	p, err := s.viewer(ctx, access.CloudAccountView)
 	if err != nil {
 		return nil, err
 	}
 	a, err := s.accountOver(ctx, p, access.CloudAccountView, ref)
+	var denied *access.DeniedError
+	if a != nil && errors.As(err, &denied) && mayUse(p, a) {
+		brief := a.Brief()
+		return &brief, nil
+	}
 	return a, refusalOf(err)
 }
 
@@ -149,7 +165,7 @@ func (s *Service) changeAccount(ctx context.Context, ref, action string, fn func
 		return s.refused(ctx, policy, ref, err)
 	}
 	return s.mutate(ctx, policy, found.ID, func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
-		a, err := s.Accounts.Get(ctx, tx, p.OrgID, found.ID)
+		a, err := s.Accounts.Lock(ctx, tx, p.OrgID, found.ID)
 		if errors.Is(err, cloud.ErrNoAccount) {
 			return audit.Entry{}, missing("cloud account", "/cloud-accounts")
 		}
@@ -246,8 +262,8 @@ func reachText(r job.Reach) string {
 	return string(r.Mode) + ":" + strings.Join(r.EgressCIDRs, ",")
 }
 
-// DeleteAccount forgets a cloud account and its credentials. One that jobs stand
-// on is refused: they could not be torn down.
+// DeleteAccount forgets a cloud account and its credentials. One that jobs or spaces
+// stand on is refused: they could not be torn down, or be reached.
 func (s *Service) DeleteAccount(ctx context.Context, ref string) error {
 	return s.changeAccount(ctx, ref, "cloud-account:delete", func(ctx context.Context, tx db.Q, a *accounts.Account) (map[string]any, error) {
 		users, err := s.Accounts.Users(ctx, tx, a, 11)
@@ -259,7 +275,7 @@ func (s *Service) DeleteAccount(ctx context.Context, ref string) error {
 			if n > 10 {
 				users, more = users[:10], " and more"
 			}
-			return nil, refuse(WrongState, "Tear these jobs down first: what they made could not be removed without the account.", "jobs work in the cloud account %s: %s%s", a.Name, strings.Join(users, ", "), more)
+			return nil, refuse(WrongState, "Tear these jobs down first, and forget these spaces (DELETE /spaces/{id}): what is behind them could not be removed or reached without the account.", "the cloud account %s is in use by %s%s", a.Name, strings.Join(users, ", "), more)
 		}
 		return accountDetail(a), s.Accounts.Delete(ctx, tx, a)
 	})

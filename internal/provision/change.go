@@ -36,6 +36,7 @@ func (s *Service) change(ctx context.Context, policy access.Policy, ref string, 
 		var note string
 		var detail map[string]any
 		var err error
+		var before []string
 		out, err = s.Ledger.Change(ctx, tx, p.OrgID, found.ID, func(j *job.Job, st ledger.Standing) error {
 			if match != nil && *match != j.SpecRevision {
 				return &Refusal{Kind: PreconditionFailed, Job: j.ID,
@@ -45,12 +46,18 @@ func (s *Service) change(ctx context.Context, policy access.Policy, ref string, 
 			if err := operates(ctx, j); err != nil {
 				return err
 			}
+			before = accountsOf(j)
 			var err error
 			note, detail, err = fn(j, st)
 			return err
 		})
 		if err != nil {
 			return audit.Entry{}, err
+		}
+		if now := accountsOf(out); !slices.Equal(before, now) {
+			if err := s.holdAccounts(ctx, tx, out, now); err != nil {
+				return audit.Entry{}, err
+			}
 		}
 		if note != "" {
 			ev := job.Event{Type: "job.status", Run: out.Run, Message: note + " by " + p.Actor}
@@ -103,6 +110,9 @@ func (s *Service) Patch(ctx context.Context, ref string, r PatchRequest, match M
 			return nil, nil, err
 		}
 		if err := s.movedDraft(ctx, past.job, &r); err != nil {
+			return nil, nil, s.refused(ctx, policy, past.job.ID, err)
+		}
+		if err := s.movedPeerings(ctx, past.job, &r); err != nil {
 			return nil, nil, s.refused(ctx, policy, past.job.ID, err)
 		}
 	}

@@ -109,15 +109,13 @@ func (s *Service) create(ctx context.Context, policy access.Policy, r CreateRequ
 // says. A request that was carried out is answered as it was then, whatever has
 // become of that.
 func (s *Service) bindRequest(ctx context.Context, policy access.Policy, r *CreateRequest, key, digest string) (to bound, before *JobView, err error) {
-	if r.Kind != job.Remediation && r.ResourceType != job.Component {
-		return to, nil, nil
-	}
 	if before, err = s.replayed(ctx, policy, key, digest); before != nil || err != nil {
 		return to, before, err
 	}
-	if r.Kind == job.Remediation {
+	switch {
+	case r.Kind == job.Remediation:
 		to, err = s.bindSubject(ctx, r)
-	} else {
+	case r.ResourceType == job.Component:
 		to, err = s.bindSpace(ctx, r)
 	}
 	if err != nil {
@@ -186,6 +184,9 @@ func (s *Service) insert(ctx context.Context, tx db.Q, j *job.Job, submit bool) 
 		}
 		j.Status, j.Phase = to.Status, to.Phase
 		message = "created and queued"
+	}
+	if err := s.holdAccounts(ctx, tx, j, accountsOf(j)); err != nil {
+		return audit.Entry{}, err
 	}
 	if err := s.Ledger.Insert(ctx, tx, j); err != nil {
 		return audit.Entry{}, err

@@ -39,16 +39,24 @@ func (s *Service) place(ctx context.Context, policy access.Policy, r *CreateRequ
 	return s.placeAccount(ctx, p.OrgID, r)
 }
 
+// placeAccount settles the cloud account that a job works in, and those that its
+// spec names besides.
 func (s *Service) placeAccount(ctx context.Context, org string, r *CreateRequest) error {
-	a, err := s.accountFor(ctx, org, r.Team, r.CloudAccountID, r.Provider)
+	a, err := s.workAccount(ctx, org, r, r.CloudAccountID)
 	if err != nil {
 		return err
 	}
-	if a.Level == accounts.ReadOnly && r.Mode != job.ModeAdopt {
-		return invalid(job.FieldError{Field: "cloudAccountId", Message: fmt.Sprintf("the cloud account %s is read_only, so nothing can be made with it", a.Name), Fix: "use an account with permissionLevel read_write, or mode adopt"})
-	}
 	r.CloudAccountID = a.ID
-	return nil
+	return s.placePeerings(ctx, org, r)
+}
+
+// workAccount is accountFor, for a job that makes something unless it adopts.
+func (s *Service) workAccount(ctx context.Context, org string, r *CreateRequest, ref string) (*accounts.Account, error) {
+	a, err := s.accountFor(ctx, org, r.Team, ref, r.Provider)
+	if err == nil && a.Level == accounts.ReadOnly && r.Mode != job.ModeAdopt {
+		return nil, invalid(job.FieldError{Field: "cloudAccountId", Message: fmt.Sprintf("the cloud account %s is read_only, so nothing can be made with it", a.Name), Fix: "use an account with permissionLevel read_write, or mode adopt"})
+	}
+	return a, err
 }
 
 // accountFor finds the cloud account that something of a team is to be made in.
@@ -62,6 +70,8 @@ func (s *Service) accountFor(ctx context.Context, org, team, ref string, at job.
 	}
 	a, err := s.accountNamed(ctx, org, ref)
 	switch {
+	case err == nil && a.TeamID != "" && a.TeamID != team && s.seesAccount(ctx, a):
+		return nil, s.anotherTeams(ctx, a, team)
 	case errors.Is(err, cloud.ErrNoAccount), err == nil && a.TeamID != "" && a.TeamID != team:
 		return nil, none(fmt.Sprintf("%.60q is not a cloud account of your organisation%s", ref, ofTeam(team)))
 	case err != nil:
@@ -70,6 +80,36 @@ func (s *Service) accountFor(ctx context.Context, org, team, ref string, at job.
 		return nil, none(fmt.Sprintf("the cloud account %s is at %s, and the job is for %s", a.Name, a.Provider, at))
 	}
 	return a, nil
+}
+
+// seesAccount says whether the caller may know of an account.
+func (s *Service) seesAccount(ctx context.Context, a *accounts.Account) bool {
+	p, known := access.From(ctx)
+	return known && p.OrgID == a.OrgID && (p.Over(access.CloudAccountView).Covers(a.TeamID, a.ID) || mayUse(p, a))
+}
+
+// mayUse says whether a caller may have jobs made in an account: one of a team where
+// the caller makes jobs, or one of no team, which all of them share.
+func mayUse(p access.Principal, a *accounts.Account) bool {
+	may := p.Over(access.JobCreate)
+	return may.All || a.TeamID == "" && len(may.Teams) > 0 || may.Covers(a.TeamID)
+}
+
+// anotherTeams tells somebody who may see an account which team has it to itself.
+func (s *Service) anotherTeams(ctx context.Context, a *accounts.Account, team string) error {
+	has := a.TeamID
+	switch t, err := access.GetTeam(ctx, s.Ledger.DB(), a.OrgID, a.TeamID); {
+	case err == nil:
+		has = t.Name
+	case !errors.Is(err, access.ErrNoTeam):
+		return err
+	}
+	of := "no team"
+	if team != "" {
+		of = "another team"
+	}
+	return invalid(job.FieldError{Field: "cloudAccountId", Message: fmt.Sprintf("the cloud account %s is for the team %s alone, and the job is of %s", a.Name, has, of),
+		Fix: "set team to " + has + " when you make the job, or use another account"})
 }
 
 // accountNamed finds an organisation's cloud account by its ID or its name.
@@ -90,8 +130,8 @@ func ofTeam(team string) string {
 	return ", or not one that the job's team may use"
 }
 
-// accountOver finds a cloud account for a caller: one that the caller may not see
-// is not there, one without the policy over it is refused.
+// accountOver finds a cloud account for a caller: one that the caller may neither
+// see nor use is not there, one without the policy over it is refused.
 func (s *Service) accountOver(ctx context.Context, p access.Principal, policy access.Policy, ref string) (*accounts.Account, error) {
 	none := &Refusal{Kind: NotFound, Message: "there is no such cloud account in your organisation", Hint: "GET /cloud-accounts lists those that there are."}
 	if !refRE.MatchString(ref) {
@@ -99,7 +139,7 @@ func (s *Service) accountOver(ctx context.Context, p access.Principal, policy ac
 	}
 	a, err := s.accountNamed(ctx, p.OrgID, ref)
 	switch {
-	case errors.Is(err, cloud.ErrNoAccount), err == nil && !p.Over(access.CloudAccountView, policy).Covers(a.TeamID, a.ID):
+	case errors.Is(err, cloud.ErrNoAccount), err == nil && !p.Over(access.CloudAccountView, policy).Covers(a.TeamID, a.ID) && !mayUse(p, a):
 		return nil, none
 	case err != nil:
 		return nil, err
