@@ -47,7 +47,8 @@ func TestMigrate(t *testing.T) {
 	conform(t, func(t *testing.T, dsn string) {
 		d := open(t, dsn)
 		ctx := t.Context()
-		if err := d.Current(ctx); !errors.Is(err, db.ErrNotCurrent) {
+		// What to do is enough: the driver's words for it say nothing more.
+		if err := d.Current(ctx); !errors.Is(err, db.ErrNotCurrent) || strings.Contains(err.Error(), "SQLSTATE") || strings.Contains(err.Error(), "no such table") {
 			t.Errorf("Current of an empty database: %v", err)
 		}
 		// Several at once, as processes that start together.

@@ -81,8 +81,11 @@ func (d *DB) Current(ctx context.Context) error {
 		if Transient(err) {
 			return fmt.Errorf("database: %w", err)
 		}
-		if notGranted(err) {
-			return fmt.Errorf("%w: %w", ErrNoRights, err)
+		switch {
+		case notGranted(err):
+			return ErrNoRights
+		case noTable(err):
+			return fmt.Errorf("%w (it has none of its tables yet)", ErrNotCurrent)
 		}
 		return fmt.Errorf("%w: %w", ErrNotCurrent, err)
 	}

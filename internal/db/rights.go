@@ -214,3 +214,12 @@ func notGranted(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == "42501"
 }
+
+// noTable reports whether a statement named a table that does not exist.
+func noTable(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code == "42P01"
+	}
+	return err != nil && strings.Contains(err.Error(), "no such table")
+}

@@ -150,12 +150,12 @@ func (s Source) load(ctx context.Context, mayCreate bool, want string) (kek, err
 	case s.Text != "":
 		master, err = parseKey(s.Text)
 	case s.File == "":
-		return kek{}, fmt.Errorf("secret key: none is given%s; set %s, or name a key file", expected(want), EnvKey)
+		return kek{}, fmt.Errorf("secret key: none is given%s; set %s, or name a key file with --secret-key", expected(want), EnvKey)
 	default:
 		master, err = readKeyFile(s.File)
 		if errors.Is(err, fs.ErrNotExist) {
 			if !mayCreate {
-				return kek{}, fmt.Errorf("secret key %s: the file is gone, and this database holds secrets written with it%s; restore it from the backup, or set %s", s.File, expected(want), EnvKey)
+				return kek{}, fmt.Errorf("secret key %s: the file is gone, and this database holds secrets written with it%s; restore it from the backup, name it with --secret-key, or set %s", s.File, expected(want), EnvKey)
 			}
 			master, err = createKeyFile(s.File)
 		}

@@ -185,7 +185,7 @@ func (e *wrongKeyError) Error() string {
 	if e.damaged {
 		return fmt.Sprintf("secret key %s: the keyset of this database does not open with %s, which it names: the database was changed, or the key is another one; restore both from one backup", e.from, e.have)
 	}
-	return fmt.Sprintf("secret key %s: this is %s, and %s: these need %s; give that key by %s, restored from its backup", e.from, e.have, ErrWrongKey, e.want, EnvKey)
+	return fmt.Sprintf("secret key %s: this is %s, and %s: these need %s; give that key by %s or --secret-key, restored from its backup", e.from, e.have, ErrWrongKey, e.want, EnvKey)
 }
 
 func (e *wrongKeyError) Unwrap() error { return ErrWrongKey }

@@ -187,7 +187,7 @@ func TestWrongKeyIsRefused(t *testing.T) {
 		}
 		store(t, d, secrets.Source{Text: string(good)})
 		wrong := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
-		if _, err := secrets.Open(ctx, d, secrets.Source{Text: wrong, File: file}); !errors.Is(err, secrets.ErrWrongKey) || !strings.Contains(err.Error(), secrets.EnvKey) {
+		if _, err := secrets.Open(ctx, d, secrets.Source{Text: wrong, File: file}); !errors.Is(err, secrets.ErrWrongKey) || !strings.Contains(err.Error(), secrets.EnvKey) || !strings.Contains(err.Error(), "--secret-key") {
 			t.Errorf("a wrong key: %v", err)
 		}
 		for _, text := range []string{"short", wrong + "x", strings.Repeat("z", 64)} {
@@ -208,7 +208,7 @@ func TestWrongKeyIsRefused(t *testing.T) {
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := secrets.Open(ctx, d, secrets.Source{File: file}); err == nil || !strings.Contains(err.Error(), "the file is gone") {
+		if _, err := secrets.Open(ctx, d, secrets.Source{File: file}); err == nil || !strings.Contains(err.Error(), "the file is gone") || !strings.Contains(err.Error(), "--secret-key") {
 			t.Errorf("a key file that is gone: %v", err)
 		}
 		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
