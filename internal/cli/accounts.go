@@ -189,7 +189,7 @@ func (a *app) secretFrom(file string) (string, error) {
 	if file == "-" {
 		text, err = io.ReadAll(io.LimitReader(a.in, 64<<10))
 	} else {
-		text, err = os.ReadFile(file) //nolint:gosec // the user names the file
+		text, err = os.ReadFile(file)
 	}
 	if err != nil {
 		return "", usagef("the secret cannot be read: %v", err)

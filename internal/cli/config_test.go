@@ -138,8 +138,26 @@ func TestTokenFile(t *testing.T) {
 func TestNoFlagTakesASecret(t *testing.T) {
 	a := &app{getenv: func(string) string { return "" }}
 	for _, name := range flagNames(a.root()) {
+		if name == secretKeyFlag {
+			continue // it takes where a key is, and refuses the key itself: below
+		}
 		if (strings.Contains(name, "password") || strings.Contains(name, "secret") || name == "token") && !strings.HasSuffix(name, "-file") {
 			t.Errorf("--%s takes a secret as its value, where every user of the machine can read it", name)
+		}
+	}
+}
+
+// TestNoKeyAsAnArgument: whoever puts a key where the place of one belongs is told
+// what to do with it, before anything else is done.
+func TestNoKeyAsAnArgument(t *testing.T) {
+	key := strings.Repeat("0f", 32)
+	for _, args := range []string{
+		"serve --secret-key " + key, "secrets rotate --db zopday.db --secret-key " + key, "secrets rekey --db zopday.db --new-key new.key --secret-key " + key,
+		"secrets rekey --db zopday.db --new-key " + key, "restore --in a.db --db b.db --secret-key " + key,
+	} {
+		got := run(t, nil).do(strings.Fields(args)...)
+		if got.code != exitUsage || !strings.Contains(got.err, "this looks like a key") || strings.Contains(got.err, key) {
+			t.Errorf("%s: exit code %d: %s", args, got.code, got.err)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
 	"github.com/zopday/provisioner/internal/job"
 )
 

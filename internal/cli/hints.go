@@ -65,6 +65,7 @@ var plainHints = strings.NewReplacer(
 	"GET it, and send the change again", "Look at it again, and send the change again",
 	"GET /teams lists", "zopday teams list shows",
 	"GET /tokens lists", "zopday tokens list shows",
+	"(GET /tokens)", "(zopday tokens list)",
 	"Make a new one with POST /tokens", "Make a new one with zopday tokens create",
 	"GET /roles lists", "zopday roles list shows",
 	"Make a role of your own with POST /roles", "Make a role of your own with zopday roles create",
