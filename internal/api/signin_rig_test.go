@@ -64,7 +64,7 @@ func (s *signInRig) browser() *browser {
 		s.t.Fatal(err)
 	}
 	transport := s.web.Client().Transport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{RootCAs: transport.TLSClientConfig.RootCAs} //nolint:gosec // the test server's own version
+	transport.TLSClientConfig = &tls.Config{RootCAs: transport.TLSClientConfig.RootCAs}
 	s.t.Cleanup(transport.CloseIdleConnections)
 	return &browser{s.t, &http.Client{Jar: jar, Transport: transport}, s}
 }

@@ -142,7 +142,7 @@ func (s *Service) deliver(ctx context.Context, d *job.Delivery, now, held time.T
 		d.Status, outcome = job.DeliveryFailed, "failed"
 		if d.Attempts <= len(deliveryWaits) && d.Code != http.StatusGone {
 			wait := deliveryWaits[d.Attempts-1]
-			next := now.Add(wait + time.Duration(rand.Int64N(int64(wait)/10+1))) //nolint:gosec // it spreads load, and guards nothing
+			next := now.Add(wait + time.Duration(rand.Int64N(int64(wait)/10+1))) // it spreads load, and guards nothing
 			d.Status, d.NextAt, outcome = job.DeliveryPending, &next, "retried"
 		}
 	}
