@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -45,9 +46,12 @@ type lived struct {
 
 // ending is how a life went.
 type ending struct {
-	used []string // actions
-	said []string
-	err  error
+	used   []string       // actions
+	at     map[string]int // how many calls went before the first one that needs an action
+	calls  int
+	said   []string // what people are told, beside the job or by the check
+	logged []string // what the server's log says
+	err    error
 }
 
 // run lives a life with the actions that are granted; nil: with every one.
@@ -65,10 +69,19 @@ func (l life) run(t testing.TB, granted []string) ending {
 			break
 		}
 	}
-	for _, key := range []string{ownKey, partnerKey} {
-		out.used = append(out.used, w.ActionsUsed(sim.BookFilter{Cloud: "aws", Caller: key, Since: since})...)
+	out.at = map[string]int{}
+	for _, e := range w.Books(sim.BookFilter{Cloud: "aws", Since: since}) {
+		if e.Caller != ownKey && e.Caller != partnerKey {
+			continue
+		}
+		for _, a := range e.Actions {
+			if _, before := out.at[a]; !before {
+				out.at[a] = out.calls
+			}
+		}
+		out.calls++
 	}
-	out.said = slices.Concat(v.said, v.logged)
+	out.used, out.said, out.logged = slices.Sorted(maps.Keys(out.at)), v.said, v.logged
 	return out
 }
 
