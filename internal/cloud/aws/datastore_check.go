@@ -96,7 +96,7 @@ func (d *dataChecker) chooseVersion(ctx context.Context, offered []engineVersion
 	}
 	d.info.Version = ""
 	switch {
-	case err != nil && d.stops(ctx, err):
+	case err != nil && (d.stops(ctx, err) || asked == "" && d.r.Mode == pipeline.Apply): // nothing to choose from
 		return nil, err
 	case err != nil:
 		d.info.Version = asked
