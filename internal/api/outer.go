@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -59,7 +60,7 @@ func (s *server) outer(next *http.ServeMux) http.Handler {
 				if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 					panic(v)
 				}
-				s.Log.ErrorContext(ctx, "request panicked", "request", id, "method", r.Method, "route", name, "panic", v, "stack", string(debug.Stack()))
+				s.Log.ErrorContext(ctx, "request panicked", "request", id, "method", r.Method, "route", name, "panic", access.Redact(fmt.Sprint(v)), "stack", string(debug.Stack()))
 				if rec.status == 0 {
 					s.answer(rec, r, newProblem(internal, "something went wrong here", "The request ID finds it in the server's log."))
 				}
@@ -92,6 +93,8 @@ func timeFor(r *http.Request, route string) time.Duration {
 	switch {
 	case strings.HasSuffix(route, "/events") && !wantsJSON(r), page && strings.HasSuffix(r.URL.Path, "/events"):
 		return 0
+	case route == "/secrets/rotate", route == "/backup":
+		return cloudWithin // these take as long as the database is large
 	case page, strings.HasSuffix(route, "/plan"), strings.HasSuffix(route, "/verify"), strings.HasSuffix(route, "/receipt"):
 		return cloudWithin
 	}
@@ -100,9 +103,11 @@ func timeFor(r *http.Request, route string) time.Duration {
 
 var requestIDRE = regexp.MustCompile(`^[A-Za-z0-9._-]{8,64}$`)
 
-// requestID takes over a caller's name for the request, if it is a plain one.
+// requestID takes over a caller's name for the request, if it is a plain one. It is
+// kept in logs and in the audit log, so nothing is taken that may be a token.
 func requestID(r *http.Request) string {
-	if id := r.Header.Get("X-Request-Id"); requestIDRE.MatchString(id) {
+	id := r.Header.Get("X-Request-Id")
+	if requestIDRE.MatchString(id) && !strings.Contains(strings.ToLower(id), access.TokenPrefix) && id != access.Bearer(r.Header.Get("Authorization")) {
 		return id
 	}
 	return job.NewID("req")
