@@ -46,7 +46,9 @@ func (a *app) accountTable(w io.Writer, all []client.CloudAccount) {
 	t := table{head: []string{"NAME", "CLOUD", "METHOD", "LEVEL", "HOLDER", "VERIFIED", "ID"}}
 	for _, s := range all {
 		verified := "never"
-		if v := s.Verification; v != nil && v.OK {
+		if s.Limited {
+			verified = "not shown"
+		} else if v := s.Verification; v != nil && v.OK {
 			verified = "ok, " + age(v.At, a.now()) + " ago"
 		} else if v != nil {
 			verified = v.Code + ", " + age(v.At, a.now()) + " ago"
@@ -80,6 +82,10 @@ func (a *app) accountsGet() *cobra.Command {
 }
 
 func (a *app) accountFields(w io.Writer, s client.CloudAccount) {
+	if s.Limited {
+		fields(w, "Name", s.Name, "ID", s.ID, "Cloud", string(s.Provider), "Team", s.TeamID, "Level", s.Level, "Shown", "what it takes to use it for jobs; you may not see more of it")
+		return
+	}
 	reach := "the server's own setting"
 	if s.Reach != nil {
 		reach = strings.TrimSpace(string(s.Reach.Mode) + " " + strings.Join(s.Reach.EgressCIDRs, ", "))

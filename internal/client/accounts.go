@@ -26,6 +26,7 @@ type CloudAccount struct {
 	CreatedAt      *time.Time           `json:"createdAt"`
 	HasCredentials bool                 `json:"hasCredentials"`
 	Configured     bool                 `json:"configured"`
+	Limited        bool                 `json:"limited"` // the caller may use it for jobs and not see more of it
 }
 
 // An AccountVerification is what a cloud said of an account's credentials.
