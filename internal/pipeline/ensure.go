@@ -262,29 +262,6 @@ func (r *Run) settle(ctx context.Context, x Resource, rec job.Object, seen Seen)
 	return nil
 }
 
-// pendingSince is when the present wait for an object began, as far as is known: when
-// it was made, or, for an older one that an update has set to work, when the step at
-// work began in this run, which its row keeps through a crash, or when this worker
-// last saw it at rest, if that is later. A retry begins the step anew, and waits anew.
-func (r *Run) pendingSince(rec job.Object) time.Time {
-	r.memory.mu.Lock()
-	defer r.memory.mu.Unlock()
-	since := deref(rec.CreatedAt)
-	for _, at := range []time.Time{r.From, r.memory.sound[rec.Kind+"/"+rec.Key+"/"+rec.ID]} {
-		if at.After(since) {
-			since = at
-		}
-	}
-	return since
-}
-
-// sawSound notes that an object is not pending: what sets it to work comes later.
-func (r *Run) sawSound(rec job.Object) {
-	r.memory.mu.Lock()
-	defer r.memory.mu.Unlock()
-	r.memory.sound[rec.Kind+"/"+rec.Key+"/"+rec.ID] = r.Now()
-}
-
 // pollAfter looks often at first, and less the longer it takes (failure H4).
 func pollAfter(age time.Duration) time.Duration {
 	return min(max(age/4, 3*time.Second), 30*time.Second)

@@ -1,6 +1,10 @@
 package pipeline
 
-import "time"
+import (
+	"time"
+
+	"github.com/zopday/provisioner/internal/job"
+)
 
 // WaitedFor is for how long, in cloud time, this worker has been waiting for
 // something; the first call starts the clock. A crash starts it afresh.
@@ -60,4 +64,27 @@ func Unseen(err error, what string) error {
 		return Wait(2*time.Second, "%s to become visible", what)
 	}
 	return err
+}
+
+// pendingSince is when the present wait for an object began, as far as is known: when
+// it was made, or, for an older one that an update has set to work, when the step at
+// work began in this run, which its row keeps through a crash, or when this worker
+// last saw it at rest, if that is later. A retry begins the step anew, and waits anew.
+func (r *Run) pendingSince(rec job.Object) time.Time {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	since := deref(rec.CreatedAt)
+	for _, at := range []time.Time{r.From, r.memory.sound[rec.Kind+"/"+rec.Key+"/"+rec.ID]} {
+		if at.After(since) {
+			since = at
+		}
+	}
+	return since
+}
+
+// sawSound notes that an object is not pending: what sets it to work comes later.
+func (r *Run) sawSound(rec job.Object) {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	r.memory.sound[rec.Kind+"/"+rec.Key+"/"+rec.ID] = r.Now()
 }
