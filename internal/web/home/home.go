@@ -1,4 +1,4 @@
-// Package home is the page that one starts on: what runs, what failed, what needs a person.
+// Package home is the page that one starts on: who is signed in, and where jobs are.
 package home
 
 import (
@@ -9,6 +9,6 @@ import (
 // Routes mounts the page.
 func Routes(m *ui.Mux) {
 	m.Get("/", []access.Policy{access.Authenticated}, func(p *ui.Page) error {
-		return p.Show(ui.Frame{Title: "Home", Active: "Home"}, welcome())
+		return p.Show(ui.Frame{Title: "Home", Active: "Home"}, welcome(p.Caller.Actor))
 	})
 }

@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "github.com/zopday/provisioner/internal/web/ui"
 
-func welcome() templ.Component {
+func welcome(actor string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -40,13 +40,13 @@ func welcome() templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<p>From the command line: <code>zopday jobs create -f examples/vm-aws-fixed-lb.yaml --wait</code>. Over REST: the <a href=\"/docs\">API reference</a>.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<p>From the command line: <code>zopday jobs list</code>. Over REST: <code>GET /provisioning-jobs</code>, as the <a href=\"/docs\">API reference</a> says.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = ui.Empty("Nothing runs yet", "Ask once for a cluster, a datastore, a cache, a network, VMs or a Helm component. It is either there, complete and hardened, or the job says exactly why not.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Empty("Signed in as "+actor, "Jobs are seen and made from the command line and over REST.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

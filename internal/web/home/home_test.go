@@ -18,6 +18,9 @@ func TestSignInAndOut(t *testing.T) {
 	}
 	b.Axe()
 	b.Narrow()
+	if text := b.Text("main"); !strings.Contains(text, "zopday tokens create") || strings.Contains(text, "under Tokens") {
+		t.Errorf("the page says %q", text)
+	}
 	b.Expect("401")
 	b.Type("#f-token", "zop_wrong")
 	b.Send("main form")
@@ -30,6 +33,10 @@ func TestSignInAndOut(t *testing.T) {
 	}
 	if who := b.Text(".who"); who != "token:bootstrap" {
 		t.Errorf("signed in as %q", who)
+	}
+	// It says where jobs are, and nothing of whether there are any.
+	if text := b.Text("main"); !strings.Contains(text, "Signed in as token:bootstrap") || !strings.Contains(text, "zopday jobs list") || strings.Contains(text, "Nothing") {
+		t.Errorf("the page says %q", text)
 	}
 	b.Axe()
 	b.Narrow()

@@ -100,7 +100,7 @@ func signInForm(choices []Link, next, wrong string) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		templ_7745c5c3_Err = Input(Field{Name: "token", Label: "Token", Kind: "password", Required: true, Auto: "current-password", Error: wrong,
-			Hint: "A token of this installation, such as the one that the server printed at its first start. Others are made with zopday tokens create, or under Tokens."}).Render(ctx, templ_7745c5c3_Buffer)
+			Hint: "A token of this installation, such as the one that the server printed at its first start. Others are made with zopday tokens create."}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
