@@ -101,7 +101,7 @@ func showTrust(w io.Writer, s client.CloudAccount) {
 	}
 	fmt.Fprintf(w, `
 The role's trust policy has to let the server's own identity in, with this external ID. Put that identity's ARN
-in the place of SERVER; zopday accounts verify default --provider aws shows it as Principal.
+in the place of the one below; zopday accounts verify default --provider aws shows it as Principal.
 
 {
   "Version": "2012-10-17",
