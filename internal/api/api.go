@@ -58,6 +58,8 @@ type server struct {
 	api     huma.API
 	streams chan struct{} // one slot an open event stream
 	limits  *limits
+
+	askAnew, streamLife time.Duration // see the constants of these names
 }
 
 // New builds the handler of the whole interface.
@@ -79,7 +81,7 @@ func build(d Deps) *server {
 	if d.Poll == 0 {
 		d.Poll = 300 * time.Millisecond
 	}
-	s := &server{Deps: d, mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams), limits: newLimits(d.Limits)}
+	s := &server{Deps: d, mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams), limits: newLimits(d.Limits), askAnew: askAnew, streamLife: streamLife}
 	s.api = humago.New(s.mux, huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",

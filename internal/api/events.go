@@ -26,6 +26,13 @@ const (
 	heartbeat = 15 * time.Second
 	// streamPage is how many events are read at once.
 	streamPage = 500
+	// askAnew is how often a stream asks again who its reader is and what the reader
+	// may see: a token that was revoked, a role that was taken away, a person who was
+	// shut out.
+	askAnew = 3 * time.Second
+	// streamLife bounds a stream: whoever still reads comes back with Last-Event-ID,
+	// and passes the bounds on requests anew.
+	streamLife = time.Hour
 )
 
 // eventsIn is the query of a job's events.
@@ -48,6 +55,7 @@ func (s *server) eventRoutes() {
 		Summary: "Follow a job's history",
 		Description: "Server-sent events: id is the event's number, data its JSON; Last-Event-ID resumes without a gap. A quiet stream sends a comment every 15 s. " +
 			"When the job is at rest, an event named \"end\" with its status and verdict comes last, and the stream closes. " +
+			"It closes without one after an hour, and within seconds of the caller losing sight of the job: come back with Last-Event-ID. " +
 			"With Accept: application/json the answer is a page of the same events; nextCursor is the next page's after.",
 		Errors: []int{404, 409, 422},
 		Responses: map[string]*huma.Response{"200": {
@@ -82,7 +90,10 @@ func (s *server) eventRoutes() {
 			defer done()
 			defer s.Metrics.StreamOpened()()
 			r, w := humago.Unwrap(hc)
-			s.stream(ctx, r, w, in)
+			s.stream(ctx, r, w, in, func() (access.Principal, error) {
+				_, p, err := s.caller(hc, access.JobView)
+				return p, err
+			})
 		}}, nil
 	})
 }
@@ -132,39 +143,43 @@ func (s *server) eventPage(ctx context.Context, in *eventsIn) (*eventsOut, error
 	}}, nil
 }
 
-// stream sends events until the job is at rest, the caller goes, or the server
-// stops.
-func (s *server) stream(ctx context.Context, r *http.Request, w http.ResponseWriter, in *eventsIn) {
+// stream sends events until the job is at rest, the caller goes or may not see the
+// job any more, the server stops, or an hour is over. caller says who reads now.
+func (s *server) stream(ctx context.Context, r *http.Request, w http.ResponseWriter, in *eventsIn, caller func() (access.Principal, error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.Context(), cancel)()
 	out := &eventStream{w: w, rc: http.NewResponseController(w)}
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
+	out.begin()
 	if r.Method == http.MethodHead {
 		return // it asks for the headers alone
 	}
 	out.send("retry: 2000\n\n")
-	after, quiet := in.After, time.Now()
-	for out.err == nil {
-		j, events, err := s.Service.Events(ctx, in.ID, after, streamPage)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			// The database is away for a moment, or the job cannot be seen any
-			// more. The line is dropped; the caller comes back and is told.
-			s.Log.WarnContext(ctx, "event stream ended", "request", provision.RequestID(ctx), "error", err)
+	reader, begun := ctx, time.Now()
+	after, quiet, asked := in.After, begun, begun
+	for out.err == nil && time.Since(begun) < s.streamLife {
+		var err error
+		if time.Since(asked) >= s.askAnew {
+			var p access.Principal
+			p, err = caller()
+			reader, asked = access.With(ctx, p), time.Now()
+		}
+		var j *job.Job
+		var events []job.Event
+		if err == nil {
+			j, events, err = s.Service.Events(reader, in.ID, after, streamPage)
+		}
+		if err != nil {
+			// The caller is none any more, the job cannot be seen any more, or the
+			// database is away for a moment. The line is dropped; the caller comes
+			// back and is told.
+			if ctx.Err() == nil {
+				s.Log.WarnContext(ctx, "event stream ended", "request", provision.RequestID(ctx), "error", err)
+			}
 			return
 		}
 		for _, e := range events {
-			data, err := json.Marshal(e)
-			if err != nil {
-				return
-			}
-			out.send(fmt.Sprintf("id: %d\ndata: %s\n\n", e.Seq, data))
+			out.event(e)
 			after, quiet = e.Seq, time.Now()
 		}
 		if len(events) == streamPage {
@@ -180,18 +195,26 @@ func (s *server) stream(ctx context.Context, r *http.Request, w http.ResponseWri
 			out.send(": still here\n\n")
 			quiet = time.Now()
 		}
-		// A stream that has been quiet for a while looks less often.
-		wait := s.Poll
-		if time.Since(quiet) > 5*time.Second {
-			wait *= 3
-		}
-		select {
-		case <-ctx.Done():
+		if !s.pause(ctx, time.Since(quiet)) {
 			return
-		case <-s.Stop:
-			return
-		case <-time.After(wait):
 		}
+	}
+}
+
+// pause waits until a stream looks at the ledger again, less often when it has been
+// quiet for a while; false if the stream is over.
+func (s *server) pause(ctx context.Context, quiet time.Duration) bool {
+	wait := s.Poll
+	if quiet > 5*time.Second {
+		wait *= 3
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.Stop:
+		return false
+	case <-time.After(wait):
+		return true
 	}
 }
 
@@ -200,6 +223,24 @@ type eventStream struct {
 	w   http.ResponseWriter
 	rc  *http.ResponseController
 	err error
+}
+
+// begin sends the headers.
+func (e *eventStream) begin() {
+	h := e.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no")
+	e.w.WriteHeader(http.StatusOK)
+}
+
+// event sends one event of a job.
+func (e *eventStream) event(ev job.Event) {
+	data, err := json.Marshal(ev)
+	if err != nil {
+		e.err = err
+		return
+	}
+	e.send(fmt.Sprintf("id: %d\ndata: %s\n\n", ev.Seq, data))
 }
 
 // send writes and flushes, with a deadline for a caller who does not read.

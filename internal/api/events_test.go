@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -36,12 +37,17 @@ func (r *rig) follow(ctx context.Context, id string, header ...string) <-chan me
 	if ct := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || ct != "text/event-stream" {
 		r.t.Fatalf("%d %s", resp.StatusCode, ct)
 	}
+	return read(resp.Body)
+}
+
+// read reads the messages of a stream.
+func read(body io.ReadCloser) <-chan message {
 	out := make(chan message, 100)
 	go func() {
 		defer close(out)
-		defer resp.Body.Close()
+		defer body.Close()
 		var m message
-		for s := bufio.NewScanner(resp.Body); s.Scan(); {
+		for s := bufio.NewScanner(body); s.Scan(); {
 			switch k, v, _ := strings.Cut(s.Text(), ": "); k {
 			case "id":
 				m.id = v
