@@ -23,6 +23,26 @@ func testCanary(t *testing.T, r *rig) {
 	r.do(v.Secret, "DELETE", "/tokens/"+v.Secret, "").fails(t, "a token for its name", 404, "not-found", "")
 	r.do(viewerToken, "DELETE", "/tokens/"+v.Secret, "").fails(t, "a token for its name", 403, "forbidden", "")
 	r.do(v.Secret, "POST", "/assignments", `{"subject":{"kind":"token","id":"`+v.Secret+`"},"role":"Viewer",`+orgWide+`}`)
+	for _, kind := range []string{"user", "group"} {
+		for _, id := range []string{v.Secret, v.Secret + "@example.com", "machine:" + v.Secret + "/x", strings.ToUpper(v.Secret)} {
+			a := r.do(v.Secret, "POST", "/assignments", `{"subject":{"kind":"`+kind+`","id":"`+id+`"},"role":"Viewer",`+orgWide+`}`)
+			if a.status != 422 || strings.Contains(string(a.body), v.Secret) {
+				t.Errorf("%s %s is given a role: %d %s", kind, id, a.status, a.body)
+			}
+		}
+	}
+	for _, id := range []string{v.Secret, "req_" + v.Secret, "x-" + v.Secret} {
+		a := r.do(v.Secret, "DELETE", "/provisioning-jobs/none", "", "X-Request-Id", id)
+		if got := a.header.Get("X-Request-Id"); strings.Contains(got, v.Secret) {
+			t.Errorf("the request is called %s", got)
+		}
+	}
+	// A job, a space, an account: whatever can stand in a path.
+	for _, path := range []string{"/provisioning-jobs/", "/spaces/", "/cloud-accounts/", "/teams/", "/roles/", "/assignments/", "/schedules/", "/webhooks/", "/users/"} {
+		for _, method := range []string{"GET", "DELETE", "PATCH"} {
+			r.do(v.Secret, method, path+v.Secret, `{}`)
+		}
+	}
 	var next provision.NewToken
 	r.do(v.Secret, "POST", "/tokens/canary/rotate", "").into(t, &next)
 	r.do(v.Secret, "GET", "/provisioning-jobs", "")

@@ -52,6 +52,7 @@ type limits struct {
 	tokens    *buckets // nil: no bound
 	addresses *buckets // nil: no bound
 	failures  *buckets // nil: no bound
+	signIns   *buckets // sign-ins by browser that did not succeed, which keep no token out; nil: no bound
 	known     *recent  // which tokens were good, of which address
 
 	mu      sync.Mutex
@@ -71,6 +72,7 @@ func newLimits(l Limits) *limits {
 	bound := &limits{Limits: l, now: time.Now, tokens: at(l.PerToken), addresses: at(l.PerAddress), known: newRecent(maxCallers), streams: map[string]int{}}
 	if bound.addresses != nil {
 		bound.failures = newBuckets(failuresPerSecond, failureBurst, maxCallers)
+		bound.signIns = newBuckets(failuresPerSecond, failureBurst, maxCallers)
 	}
 	return bound
 }
@@ -95,6 +97,16 @@ func (l *limits) arrives(h http.Header, r *http.Request, from string) (p *Proble
 	return nil, ""
 }
 
+// guess is asked before a token is looked up that comes by another way than the
+// header Authorization, such as a form: the bound on wrong tokens is one.
+func (l *limits) guess(from, token string) (left allowance, through bool) {
+	if l.failures == nil {
+		return left, true
+	}
+	left = l.failures.look(from, l.now())
+	return left, left.wait == 0 || l.known.has(knownKey(from, "Bearer "+token))
+}
+
 // answered learns from the status that a request got: a wrong token counts against
 // its address.
 func (l *limits) answered(r *http.Request, who *caller, status int) {
@@ -108,7 +120,15 @@ func (l *limits) answered(r *http.Request, who *caller, status int) {
 	}
 }
 
-// failed counts an attempt to sign in that did not succeed.
+// signInFailed counts an answer of a sign-in service that was not taken. Any site can
+// send a browser here with one, so it counts against nothing but further ones.
+func (l *limits) signInFailed(from string) {
+	if l.signIns != nil {
+		l.signIns.take(from, l.now())
+	}
+}
+
+// failed counts a token that was none.
 func (l *limits) failed(from string) {
 	if l.failures != nil {
 		l.failures.take(from, l.now())

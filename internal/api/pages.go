@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/zopday/provisioner/internal/access"
 	"github.com/zopday/provisioner/internal/provision"
@@ -77,7 +78,8 @@ func (h PageHost) SignInLinks(next string) (names, links []string) {
 }
 
 // Enter opens a session for a token. The error is access.ErrUnauthenticated if it is
-// none; such tries count against the address that they come from.
+// none; such tries count against the address that they come from, and after too many
+// the error is a refusal with the status 429.
 func (h PageHost) Enter(w http.ResponseWriter, r *http.Request, token string) error {
 	s := h.s
 	if err := s.sameOrigin(r); err != nil {
@@ -87,11 +89,17 @@ func (h PageHost) Enter(w http.ResponseWriter, r *http.Request, token string) er
 	if !ok {
 		return access.ErrUnauthenticated
 	}
+	from := callerOfRequest(r.Context()).from
+	if left, ok := s.limits.guess(from, token); !ok {
+		s.Metrics.RateLimited("sign-in")
+		w.Header().Set("Retry-After", strconv.Itoa(left.seconds(left.wait)))
+		return &provision.Refusal{Kind: tooManyRequests, Message: "your address has sent too many tokens that are not valid", Hint: "Wait a minute, then try again."}
+	}
 	secret, _, err := door.Enter(r.Context(), token, provision.RequestID(r.Context()))
 	if err != nil {
 		if errors.Is(err, access.ErrUnauthenticated) {
 			s.Metrics.Unauthenticated()
-			s.limits.failed(callerOfRequest(r.Context()).from)
+			s.limits.failed(from)
 		}
 		return err
 	}

@@ -118,10 +118,10 @@ func (s *server) problem(ctx context.Context, err error) *Problem {
 		p = newProblem(r.Kind, r.Error(), r.Hint)
 		p.Errors, p.Job = r.Fields, r.Job
 		if r.Cause != nil {
-			s.Log.DebugContext(ctx, "request refused", "request", provision.RequestID(ctx), "kind", string(r.Kind), "cause", r.Cause)
+			s.Log.DebugContext(ctx, "request refused", "request", provision.RequestID(ctx), "kind", string(r.Kind), "cause", redacted(r.Cause))
 		}
 	case errors.As(err, &down):
-		s.Log.WarnContext(ctx, "an issuer does not answer", "request", provision.RequestID(ctx), "issuer", down.Issuer, "error", down.Unwrap())
+		s.Log.WarnContext(ctx, "an issuer does not answer", "request", provision.RequestID(ctx), "issuer", down.Issuer, "error", redacted(down.Unwrap()))
 		p = newProblem(unavailable, down.Error(), "Send the request again in a minute; the server's log says what is wrong.")
 		p.header = http.Header{"Retry-After": {"30"}}
 	case errors.Is(err, access.ErrUnauthenticated):
@@ -130,16 +130,25 @@ func (s *server) problem(ctx context.Context, err error) *Problem {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		p = newProblem(timedOut, "the answer took too long", "Look at what happened before you send it again.")
 	case db.Transient(err):
-		s.Log.WarnContext(ctx, "database not available", "request", provision.RequestID(ctx), "error", err)
+		s.Log.WarnContext(ctx, "database not available", "request", provision.RequestID(ctx), "error", redacted(err))
 		p = newProblem(unavailable, "the database does not answer at this moment", "Send the request again in a few seconds.")
 		p.header = http.Header{"Retry-After": {"5"}}
 	default:
-		s.Log.ErrorContext(ctx, "request failed", "request", provision.RequestID(ctx), "error", err)
+		s.Log.ErrorContext(ctx, "request failed", "request", provision.RequestID(ctx), "error", redacted(err))
 		p = newProblem(internal, "something went wrong here", "The request ID finds it in the server's log.")
 	}
 	about, _ := ctx.Value(pathKey{}).(string)
 	p.RequestID, p.Instance = provision.RequestID(ctx), about
 	return p
+}
+
+// redacted is an error's text for the log. What failed may name what a caller wrote,
+// such as a part of the path, and that may be a token in the wrong place.
+func redacted(err error) string {
+	if err == nil {
+		return ""
+	}
+	return access.Redact(err.Error())
 }
 
 type pathKey struct{}

@@ -269,12 +269,25 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 	if s.noSignIn(w, r) {
 		return
 	}
+	from, begun := callerOfRequest(r.Context()).from, s.cookie(r, signInCookie)
+	if begun != "" && s.limits.signIns != nil {
+		if left := s.limits.signIns.look(from, s.limits.now()); left.wait > 0 {
+			s.Metrics.RateLimited("sign-in")
+			s.showProblem(w, r, "Not signed in", tooMany("too many sign-ins from your address did not succeed", left))
+			return
+		}
+	}
 	answer, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		answer = nil // which has no state, so it is refused
 	}
-	done, err := s.SignIn.Finish(r.Context(), s.cookie(r, signInCookie), answer, s.cookie(r, sessionCookie), provision.RequestID(r.Context()))
+	done, err := s.SignIn.Finish(r.Context(), begun, answer, s.cookie(r, sessionCookie), provision.RequestID(r.Context()))
 	if err != nil {
+		// Without the cookie nothing was looked up: another site's page has sent the
+		// browser here, or it has forgotten.
+		if begun != "" {
+			s.limits.signInFailed(from)
+		}
 		s.signInFailed(w, r, err)
 		return
 	}
@@ -308,13 +321,10 @@ func (s *server) signInFailed(w http.ResponseWriter, r *http.Request, err error)
 	var f *oidc.Failure
 	var p *Problem
 	if errors.As(err, &f) {
-		s.Log.InfoContext(r.Context(), "sign-in does not go on", "request", provision.RequestID(r.Context()), "status", f.Status, "reason", f.What, "cause", f.Cause())
+		s.Log.InfoContext(r.Context(), "sign-in does not go on", "request", provision.RequestID(r.Context()), "status", f.Status, "reason", f.What, "cause", access.Redact(f.Cause()))
 		p = newProblem(failureKinds[f.Status], f.What, f.Fix)
 		if f.Status == http.StatusUnauthorized || f.Status == http.StatusForbidden {
 			s.Metrics.Unauthenticated()
-		}
-		if f.Status == http.StatusBadRequest || f.Status == http.StatusUnauthorized || f.Status == http.StatusForbidden {
-			s.limits.failed(callerOfRequest(r.Context()).from)
 		}
 	} else {
 		p = s.problem(r.Context(), err)

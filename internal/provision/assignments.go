@@ -51,6 +51,10 @@ func subjectOfRequest(ctx context.Context, q db.Q, org, at string, sub *access.S
 	if id == "" || len(id) > maxSubject || strings.TrimSpace(id) != id || strings.ContainsFunc(id, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return wrong(".id", "names nobody", fmt.Sprintf("use 1 to %d characters that can be printed, without blanks around them", maxSubject))
 	}
+	// What is kept of an assignment is shown to others, also in the audit log.
+	if access.Redact(id) != id || access.Redact(strings.ToLower(id)) != strings.ToLower(id) {
+		return wrong(".id", "is the text of a token", "give the token's ID (GET /tokens), and rotate it if anybody may have seen the text")
+	}
 	switch sub.Kind {
 	case access.SubjectToken:
 		if !refRE.MatchString(id) {

@@ -25,6 +25,7 @@ var statuses = map[provision.Kind]int{
 	provision.Invalid: 422, provision.Malformed: 400, provision.CustomerDatabase: 422, provision.NotFound: 404, provision.Ambiguous: 409, provision.NameTaken: 409,
 	provision.WrongState: 409, provision.KeyReused: 409, provision.ConfirmationNeeded: 409, provision.PreconditionFailed: 412, provision.Forbidden: 403,
 	provision.Unauthenticated: 401, provision.CloudNotAvailable: 503,
+	"too-many-requests": 429, // the API's own kind: too many wrong tokens
 }
 
 var titles = map[int]string{
