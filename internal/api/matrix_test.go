@@ -157,7 +157,7 @@ func TestPermissionsAreDocumented(t *testing.T) {
 	r := newRig(t).withTokens()
 	want := permissionsText(r.operations())
 	if *update {
-		if err := os.WriteFile(permissionsFile, []byte(want), 0o644); err != nil { //nolint:gosec // a page of the documentation
+		if err := os.WriteFile(permissionsFile, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
