@@ -298,7 +298,7 @@ func TestRekey(t *testing.T) {
 func TestNothingIsPrinted(t *testing.T) {
 	conform(t, func(t *testing.T, d *db.DB, dir string) {
 		key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{0xa5}, 32))
-		raw := fmt.Sprint(bytes.Repeat([]byte{0xa5}, 32))
+		raw := fmt.Sprintf("%d", bytes.Repeat([]byte{0xa5}, 32))
 		src := secrets.Source{Text: key, File: filepath.Join(dir, "k")}
 		s := store(t, d, src)
 		put(t, s, d, "s000", canary)
