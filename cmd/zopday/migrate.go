@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/zopday/provisioner/internal/access"
 	"github.com/zopday/provisioner/internal/cli"
 	"github.com/zopday/provisioner/internal/db"
 )
@@ -17,6 +18,9 @@ func migrate(ctx context.Context, dsn, role string) (m cli.Migration, err error)
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	if err := d.Migrate(ctx); err != nil {
+		return m, err
+	}
+	if err := access.FirstEntries(ctx, d); err != nil {
 		return m, err
 	}
 	m.ServiceRoles = []string{}

@@ -102,6 +102,40 @@ func CreateOrg(ctx context.Context, d *db.DB, name, actor string) (o Org, secret
 	return o, secret, err
 }
 
+// FirstEntries writes the first entry into the audit log of each organisation that was
+// made by a migration and has none: from then on one without any shows that its log was
+// taken away (see [audit.Check]). One that has tokens was in use, so what it lacks is
+// not made up here.
+func FirstEntries(ctx context.Context, d *db.DB) error {
+	return d.InTx(system(ctx), func(ctx context.Context, tx db.Q) error {
+		fresh, err := gather(ctx, tx, "organisations", func(row scanner) (o Org, err error) {
+			err = row.Scan(&o.ID, &o.Name)
+			return o, err
+		}, `SELECT o.id, o.name FROM organisations AS o WHERE NOT EXISTS (SELECT 1 FROM audit_heads AS h WHERE h.org_id = o.id)
+			AND NOT EXISTS (SELECT 1 FROM audit_log AS a WHERE a.org_id = o.id) AND NOT EXISTS (SELECT 1 FROM tokens AS t WHERE t.org_id = o.id) ORDER BY o.id`)
+		if err != nil {
+			return err
+		}
+		for _, o := range fresh {
+			// Of processes that start at once, one writes it.
+			if err := LockOrg(ctx, tx, o.ID); err != nil {
+				return err
+			}
+			var n int64
+			if err := tx.QueryRow(ctx, `SELECT count(*) FROM audit_log WHERE org_id = $1`, o.ID).Scan(&n); err != nil {
+				return fmt.Errorf("organisation %s: %w", o.ID, err)
+			}
+			if n > 0 {
+				continue
+			}
+			if err := note(ctx, tx, o.ID, bootstrapActor, "organisation:create", "organisation", o.ID, map[string]any{"name": o.Name}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // Recover makes an admin token for an organisation that has lost its own, by the
 // organisation's ID or name; the text is returned and cannot be had again. It is
 // for whoever can write to the database anyway.

@@ -152,7 +152,7 @@ func TestAppendAndList(t *testing.T) {
 				t.Errorf("Verify: %v", err)
 			}
 		}
-		if orgs, err := audit.Orgs(t.Context(), d); err != nil || !cmp.Equal(orgs, []string{"o1", "o2"}) {
+		if orgs, err := audit.Orgs(t.Context(), d); err != nil || !cmp.Equal(orgs, []string{"default", "o1", "o2"}) {
 			t.Errorf("Orgs: %v, %v", orgs, err)
 		}
 		for _, bad := range []audit.Entry{{Actor: "a", Action: "b", Outcome: "c"}, {Org: "a", Action: "b", Outcome: "c"}, {Org: "a", Actor: "a", Outcome: "c"}, {Org: "a", Actor: "a", Action: "b"}} {

@@ -62,9 +62,35 @@ func Verify(ctx context.Context, d *db.DB, org string) (Report, error) {
 	return Report{Head: last, Tail: tail}, err
 }
 
-// Orgs lists the organisations that have a log.
+// NewFor is for how long an organisation may have no log: making one writes the first
+// entry, and so does the start of a server for one that a migration made.
+const NewFor = time.Minute
+
+// Check is Verify, and whether the log goes with its organisation: one that exists has
+// a log, and a log is of one that exists. So it shows when a whole log is gone, with
+// its head, or the organisation with its name.
+func Check(ctx context.Context, d *db.DB, org string) (Report, error) {
+	r, err := Verify(ctx, d, org)
+	if err != nil {
+		return r, err
+	}
+	var made, now int64
+	err = d.QueryRow(ctx, `SELECT created_at, (SELECT `+db.Now(d.Dialect())+`) FROM organisations WHERE id = $1`, org).Scan(&made, &now)
+	empty := r.Seq == 0 && r.Unsealed == 0
+	switch {
+	case errors.Is(err, db.ErrNoRows):
+		return r, &BrokenError{org, max(1, r.Seq), "there is no such organisation"}
+	case err != nil:
+		return r, fmt.Errorf("audit: %w", err)
+	case empty && time.Duration(now-made)*time.Microsecond > NewFor:
+		return r, &BrokenError{org, 1, "it is missing: the organisation exists, and every one has an entry from its first minute on"}
+	}
+	return r, nil
+}
+
+// Orgs lists the organisations that exist, and those that have a log.
 func Orgs(ctx context.Context, q db.Q) (orgs []string, err error) {
-	rows, err := q.Query(ctx, `SELECT org_id FROM audit_heads UNION SELECT DISTINCT org_id FROM audit_log ORDER BY org_id`)
+	rows, err := q.Query(ctx, `SELECT org_id FROM audit_heads UNION SELECT DISTINCT org_id FROM audit_log UNION SELECT id FROM organisations ORDER BY org_id`)
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}

@@ -106,7 +106,7 @@ func (t *turns) take(ctx context.Context, name string) (done func(), err error) 
 
 // CheckAudit walks an organisation's audit log from its first entry to its last.
 func CheckAudit(ctx context.Context, d *db.DB, org string) (*AuditCheck, error) {
-	r, err := audit.Verify(ctx, d, org)
+	r, err := audit.Check(ctx, d, org)
 	var broken *audit.BrokenError
 	if errors.As(err, &broken) {
 		return &AuditCheck{Seq: broken.Seq, Reason: broken.Error()}, nil

@@ -23,6 +23,9 @@ func TestWalksOfTheAuditLog(t *testing.T) {
 	if _, err := b.VerifyAudit(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("who waits cannot leave: %v", err)
 	}
+	if _, err := b.Ledger.DB().Exec(b.ctx, `INSERT INTO organisations (id, name, created_at) VALUES ('org2', 'org2', $1)`, time.Now().UnixMicro()); err != nil {
+		t.Fatal(err)
+	}
 	other := access.With(t.Context(), access.Of("org2", "olga", access.Admin))
 	if check, err := b.VerifyAudit(other); err != nil || !check.Whole {
 		t.Errorf("another organisation: %+v, %v", check, err)

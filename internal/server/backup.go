@@ -154,7 +154,7 @@ func inspect(ctx context.Context, d *db.DB, o RestoreOptions) (out Restored, err
 		return out, err
 	}
 	for _, org := range orgs {
-		r, err := audit.Verify(ctx, d, org)
+		r, err := audit.Check(ctx, d, org)
 		if err != nil {
 			return out, err
 		}

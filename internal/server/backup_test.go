@@ -37,7 +37,7 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if err := audit.Append(ctx, d.Writer(), audit.Entry{Org: "o", Actor: "a", Action: "b:c", Outcome: audit.Allowed}); err != nil {
+		if err := audit.Append(ctx, d.Writer(), audit.Entry{Org: access.DefaultOrg, Actor: "a", Action: "b:c", Outcome: audit.Allowed}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -120,6 +120,12 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	tamper(`DROP TRIGGER audit_log_update`, `UPDATE audit_log SET actor = 'eve' WHERE seq = 2`)
 	refused("a changed audit log", "broken at entry 2", RestoreOptions{In: in, DB: other, Key: key})
+	write(content)
+	tamper(`DROP TRIGGER audit_log_delete`, `DROP TRIGGER audit_heads_delete`, `DELETE FROM audit_log`, `DELETE FROM audit_heads`, `UPDATE organisations SET created_at = 0`)
+	refused("no audit log", "broken at entry 1", RestoreOptions{In: in, DB: other, Key: key})
+	write(content)
+	tamper(`DELETE FROM organisations`)
+	refused("an audit log of nobody", "no such organisation", RestoreOptions{In: in, DB: other, Key: key})
 	write(content)
 	tamper(`UPDATE schema_migrations SET version_id = 9999 WHERE version_id = (SELECT max(version_id) FROM schema_migrations)`)
 	refused("a newer schema", "newer version", RestoreOptions{In: in, DB: other, Key: key})

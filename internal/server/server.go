@@ -139,6 +139,9 @@ func (s *Server) start(ctx context.Context, c Config) error {
 	if s.secrets, err = openSecrets(ctx, d, c); err != nil {
 		return err
 	}
+	if err := access.FirstEntries(ctx, d); err != nil {
+		return err
+	}
 	if s.fresh, err = access.Bootstrap(ctx, d, c.Token); err != nil {
 		return err
 	}
