@@ -43,9 +43,12 @@ func (s *Server) openSignIn(ctx context.Context, c Config, d *db.DB) error {
 // peopleSignIn reports whether there is an issuer that people sign in with.
 func (s *Server) peopleSignIn() bool { return s.signIn != nil && len(s.signIn.Choices()) > 0 }
 
-// callers tells who a token belongs to: one of ours, or a JSON Web Token.
+// callers tells who a token belongs to: one of ours, or a JSON Web Token. The
+// server's end waits until the last uses of tokens are written down.
 func (s *Server) callers(d *db.DB, log *slog.Logger) *access.Tokens {
 	t := access.NewTokens(d, log)
+	// Before the database is closed, which was opened earlier; each is bounded by itself.
+	s.closeAll = append(s.closeAll, func() error { t.Wait(); return nil })
 	if s.signIn != nil {
 		t.JWT = s.signIn.Authenticate
 	}
