@@ -31,6 +31,10 @@ func (s *Service) change(ctx context.Context, policy access.Policy, ref string, 
 	if err != nil {
 		return nil, s.refused(ctx, policy, ref, err)
 	}
+	held, err := s.barred(ctx, found)
+	if err != nil {
+		return nil, s.refused(ctx, policy, found.ID, err)
+	}
 	var out *job.Job
 	err = s.mutate(ctx, policy, found.ID, func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
 		var note string
@@ -47,8 +51,11 @@ func (s *Service) change(ctx context.Context, policy access.Policy, ref string, 
 				return err
 			}
 			before = accountsOf(j)
+			was := *j
 			var err error
-			note, detail, err = fn(j, st)
+			if note, detail, err = fn(j, st); err == nil && held != nil {
+				err = held.stops(&was, j)
+			}
 			return err
 		})
 		if err != nil {

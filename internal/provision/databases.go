@@ -224,8 +224,12 @@ func (s *Service) reachable(ctx context.Context, j *job.Job) error {
 // row locked, and starts the operation that carries it out. On a job that is at
 // work already the row is taken up by that run, or by the next.
 func (s *Service) changeLogical(ctx context.Context, policy access.Policy, j *job.Job, fn func(ctx context.Context, tx db.Q, p access.Principal) (due bool, e audit.Entry, err error)) error {
+	held, err := s.barred(ctx, j)
+	if err != nil {
+		return s.refused(ctx, policy, j.ID, err)
+	}
 	var out *job.Job
-	err := s.mutate(ctx, policy, j.ID, func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
+	err = s.mutate(ctx, policy, j.ID, func(ctx context.Context, tx db.Q, p access.Principal) (audit.Entry, error) {
 		var entry audit.Entry
 		var err error
 		out, err = s.Ledger.Change(ctx, tx, p.OrgID, j.ID, func(j *job.Job, _ ledger.Standing) error {
@@ -238,6 +242,9 @@ func (s *Service) changeLogical(ctx context.Context, policy access.Policy, j *jo
 			var busy *job.TransitionError
 			if err != nil || !due {
 				return err
+			}
+			if held != nil {
+				return held.refusal
 			}
 			if err := ledger.BeginLogical(j); !errors.As(err, &busy) {
 				return err

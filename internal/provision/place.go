@@ -176,6 +176,47 @@ func (s *Service) writable(ctx context.Context, org, team string, sp *configv1.S
 	return err
 }
 
+// A bar is why no work may begin on a job; nil: it may.
+type bar struct {
+	refusal *Refusal
+	holds   bool // the job made something
+}
+
+// barred says whether work may begin on a job: not while its cloud account is
+// read_only. It would be taken, and fail at its first change. A job that adopted is
+// never barred: it changes nothing, and is only disconnected.
+func (s *Service) barred(ctx context.Context, j *job.Job) (*bar, error) {
+	if !j.Owns() {
+		return nil, nil //nolint:nilnil // there is no bar
+	}
+	a, err := s.accountNamed(ctx, j.OrgID, j.CloudAccountID)
+	if errors.Is(err, cloud.ErrNoAccount) || err == nil && a.Level != accounts.ReadOnly {
+		return nil, nil //nolint:nilnil // there is no bar
+	}
+	if err != nil {
+		return nil, err
+	}
+	objects, err := s.Ledger.Objects(ctx, j.OrgID, j.ID)
+	if err != nil {
+		return nil, err
+	}
+	holds := len(objects) > 0 || j.Status == job.Completed || j.Phase == job.PhaseUpdate
+	return &bar{holds: holds, refusal: &Refusal{Kind: WrongState, Job: j.ID,
+		Message: fmt.Sprintf("the cloud account %s of the job %s is read_only, so nothing of it can be changed or removed", a.Name, j.Name),
+		Hint:    fmt.Sprintf(`Give the account permissionLevel read_write (PATCH /cloud-accounts/%s), then ask again.`, a.Name)}}, nil
+}
+
+// stops refuses a change of a job that has work begin. A teardown of what made
+// nothing only looks.
+func (b *bar) stops(before, after *job.Job) error {
+	starts := after.State().Active() && (after.State() != before.State() || after.Run != before.Run) || after.Cancelling && !before.Cancelling
+	nothing := !b.holds && (after.Cancelling || after.Phase == job.PhaseTeardown)
+	if !starts || nothing || after.CloudAccountID != before.CloudAccountID {
+		return nil
+	}
+	return b.refusal
+}
+
 // movedDraft settles the cloud account of a draft whose account or mode is changed.
 func (s *Service) movedDraft(ctx context.Context, j *job.Job, r *PatchRequest) error {
 	if r.CloudAccountID == nil && r.Mode == nil || j.Status != job.Draft {
