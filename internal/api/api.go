@@ -36,17 +36,18 @@ type Version struct {
 
 // Deps is what the API stands on.
 type Deps struct {
-	Service *provision.Service
-	Access  Authenticator
-	SignIn  *oidc.SignIn                // nil: nobody signs in with a browser
-	Metrics *observe.Metrics            // nil: none are kept, and /metrics is empty
-	Log     *slog.Logger                // nil: silence
-	Ready   func(context.Context) error // nil error: database reachable, migrations current
-	Version Version
-	Stop    <-chan struct{}             // closed when the server shuts down: ends event streams; may be nil
-	Poll    time.Duration               // how often an event stream looks at the ledger; 300 ms if 0
-	Pages   func(PageHost) http.Handler // the web pages, below PagesPath; nil: there are none
-	Limits  Limits                      // what one caller may ask; the zero value bounds event streams alone
+	Service   *provision.Service
+	Access    Authenticator
+	SignIn    *oidc.SignIn                // nil: nobody signs in with a browser
+	Metrics   *observe.Metrics            // nil: none are kept, and /metrics is empty
+	Log       *slog.Logger                // nil: silence
+	Ready     func(context.Context) error // nil error: database reachable, migrations current
+	Version   Version
+	Stop      <-chan struct{}             // closed when the server shuts down: ends event streams; may be nil
+	Poll      time.Duration               // how often an event stream looks at the ledger; 300 ms if 0
+	PublicURL string                      // where browsers find the server; "": where the request says that it went
+	Pages     func(PageHost) http.Handler // the web pages, below PagesPath; nil: there are none
+	Limits    Limits                      // what one caller may ask; the zero value bounds event streams alone
 }
 
 // maxBody is the largest request body, beyond which it is refused with 413.

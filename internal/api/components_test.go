@@ -204,7 +204,7 @@ func TestHostileRequestsOfComponentsAndSpaces(t *testing.T) {
 			{"access without a cloud", "DELETE", "/cloud-accounts/default/clusters/us-east-1/eks-1/access", "", 422, "invalid", "provider"},
 			{"access at another cloud", "DELETE", "/cloud-accounts/default/clusters/us-east-1/eks-1/access?provider=oracle", "", 422, "invalid", "provider"},
 			{"access of a principal with a NUL", "DELETE", "/cloud-accounts/default/clusters/us-east-1/eks-1/access?provider=aws&principal=%00", "", 422, "invalid", ""},
-			{"access in another account", "PUT", "/cloud-accounts/theirs/clusters/us-east-1/eks-1/access", `{"provider":"aws"}`, 422, "invalid", "cloudAccountId"},
+			{"access in another account", "PUT", "/cloud-accounts/theirs/clusters/us-east-1/eks-1/access", `{"provider":"aws"}`, 404, "not-found", ""},
 			{"access in a region that climbs", "PUT", "/cloud-accounts/default/clusters/..%2f../eks-1/access", `{"provider":"aws"}`, 422, "invalid", "region"},
 			{"access without a level", "PUT", "/cloud-accounts/default/clusters/us-east-1/eks-1/access", `{"provider":"aws","level":"root"}`, 422, "invalid", "level"},
 			{"PUT of a space", "PUT", "/spaces/{space}", "{}", 405, "method-not-allowed", ""},

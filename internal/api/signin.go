@@ -90,6 +90,9 @@ func (s *server) publicURL(r *http.Request) string {
 	if s.SignIn != nil {
 		return s.SignIn.PublicURL()
 	}
+	if s.PublicURL != "" {
+		return s.PublicURL
+	}
 	if s.limits.secure(r) {
 		return "https://" + r.Host
 	}

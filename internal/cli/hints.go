@@ -25,6 +25,7 @@ var namedHints = []struct {
 	command string
 }{
 	{regexp.MustCompile(`GET /webhooks/(\S+)/deliveries lists`), "zopday webhooks deliveries $1 shows"},
+	{regexp.MustCompile(`Give the account permissionLevel read_write \(PATCH /cloud-accounts/([^\s)]+)\)`), "Give the account permissionLevel read_write (zopday accounts change $1 --level read_write)"},
 	{regexp.MustCompile(`Change that one with PATCH, or delete it: GET /schedules\?jobId=(\S+)`), "Delete that one first with zopday schedules delete SCHEDULE: zopday schedules list shows it"},
 	{regexp.MustCompile(`Change that one with PATCH /schedules/(\S+), or delete it`), "Delete that one first with zopday schedules delete $1"},
 	{regexp.MustCompile(`use POST and DELETE /provisioning-jobs/(\S+)/databases`), "use zopday databases create and delete for $1"},

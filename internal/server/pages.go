@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"net/http"
+	"strings"
 
 	"github.com/zopday/provisioner/internal/api"
 	"github.com/zopday/provisioner/internal/provision"
@@ -13,7 +15,7 @@ import (
 func (s *Server) pages(c Config, use *provision.Service) func(api.PageHost) http.Handler {
 	return func(h api.PageHost) http.Handler {
 		return web.New(ui.Deps{
-			Service: use, Caller: h.Caller, Log: c.Log, Site: ui.Site{Version: c.Version.Version, Public: s.url},
+			Service: use, Caller: h.Caller, Log: c.Log, Site: ui.Site{Version: c.Version.Version, Public: cmp.Or(strings.TrimSuffix(c.SignIn.PublicURL, "/"), s.url)},
 			Door: ui.Door{
 				Enter: h.Enter, Leave: h.Leave,
 				Choices: func(next string) []ui.Link {

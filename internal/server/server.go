@@ -153,7 +153,7 @@ func (s *Server) start(ctx context.Context, c Config) error {
 		return err
 	}
 	s.http = api.Server("", api.New(api.Deps{
-		Service: p.service, Access: s.callers(d, c.Log), SignIn: s.signIn, Pages: s.pages(c, p.service), Metrics: p.metrics, Log: c.Log, Ready: d.Current, Version: c.Version, Stop: s.stopping, Limits: c.Edges.limits(),
+		Service: p.service, Access: s.callers(d, c.Log), SignIn: s.signIn, PublicURL: strings.TrimSuffix(c.SignIn.PublicURL, "/"), Pages: s.pages(c, p.service), Metrics: p.metrics, Log: c.Log, Ready: d.Current, Version: c.Version, Stop: s.stopping, Limits: c.Edges.limits(),
 	}))
 	s.http.ErrorLog = slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug)
 	wctx, stop := context.WithCancel(db.System(context.WithoutCancel(ctx)))
