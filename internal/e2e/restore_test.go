@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zopday/provisioner/internal/access"
 	"github.com/zopday/provisioner/internal/db"
 	"github.com/zopday/provisioner/internal/job"
 	"github.com/zopday/provisioner/internal/ledger"
@@ -20,6 +21,9 @@ func TestRestoreInTheMiddleOfAJob(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sim.Options{Seed: 11})
 	before := r.world.Snapshot()
+	if err := access.FirstEntries(t.Context(), r.d); err != nil { // as every server does when it starts
+		t.Fatal(err)
+	}
 	first := r.start()
 	r.vm("shop-prod", plain)
 	r.until(func(j *job.Job) bool { return len(r.objects()) >= 3 }, "it made no three objects")
