@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -134,7 +135,13 @@ func (s *Service) CreateAccount(ctx context.Context, r AccountRequest) (*account
 }
 
 func accountDetail(a *accounts.Account) map[string]any {
-	return map[string]any{"name": a.Name, "provider": string(a.Provider), "method": string(a.Method), "permissionLevel": string(a.Level), "team": a.TeamID}
+	return withoutEmpty(map[string]any{"name": a.Name, "provider": string(a.Provider), "method": string(a.Method), "permissionLevel": string(a.Level), "team": a.TeamID})
+}
+
+// withoutEmpty leaves out of an audit entry's detail what says nothing.
+func withoutEmpty(detail map[string]any) map[string]any {
+	maps.DeleteFunc(detail, func(_ string, v any) bool { return v == "" })
+	return detail
 }
 
 // accountRefusal puts the errors of the store into words.

@@ -48,7 +48,7 @@ func (s *Service) VerifyAccount(ctx context.Context, ref string, r VerifyRequest
 		return nil, s.refused(ctx, policy, a.ID, err)
 	}
 	err = s.mutate(ctx, policy, a.ID, func(ctx context.Context, tx db.Q, _ access.Principal) (audit.Entry, error) {
-		e := audit.Entry{Action: "cloud-account:verify", ResourceID: a.ID, Detail: map[string]any{"name": a.Name, "ok": v.OK, "code": v.Code}}
+		e := audit.Entry{Action: "cloud-account:verify", ResourceID: a.ID, Detail: withoutEmpty(map[string]any{"name": a.Name, "ok": v.OK, "code": v.Code})}
 		if a.Configured {
 			return e, nil
 		}
